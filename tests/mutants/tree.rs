@@ -19,13 +19,20 @@ use crate::list::{Mutant, root};
 /// A part of the tests, without those that take too long or depend on chance.
 pub(crate) struct Stage {
     pub(crate) name: &'static str,
-    targets: &'static [Target],
+    targets: &'static [Target<'static>],
     /// A failure must be seen twice: real servers on a busy machine may fail a test by chance.
     twice: bool,
 }
 
 /// A test binary, or a module in it such as `api::leases`; and parts of the names of tests that are left out.
-type Target = (&'static str, &'static [&'static str]);
+type Target<'a> = (&'a str, &'a [&'a str]);
+
+impl Stage {
+    /// Their names.
+    pub(crate) fn targets(&self) -> Vec<&'static str> {
+        self.targets.iter().map(|(name, _)| *name).collect()
+    }
+}
 
 /// The binary of a target, and the beginning of its tests' names.
 fn binary_of(target: &str) -> (&str, Option<String>) {
@@ -71,71 +78,12 @@ pub(crate) const REAL: Stage = Stage {
     twice: true,
 };
 
-/// Only for the mutants that name it.
-pub(crate) const ENCRYPTED: Stage = Stage { name: "with encryption", targets: &[("tls", &[])], twice: true };
-
-/// The same with a recorder of metrics: it takes another build of everything.
-pub(crate) const OBSERVED: Stage = Stage {
-    name: "with subscriber and recorder",
-    targets: &[("observability::events", &[]), ("observability::metrics", &[])],
-    twice: true,
-};
-
-/// The same for the command line.
-pub(crate) const COMMAND: Stage = Stage {
-    name: "with the command line",
-    targets: &[
-        ("cli::broken_servers", &[]),
-        ("cli::lease", &[]),
-        ("cli::descendants", &[]),
-        ("cli::events", &[]),
-        ("cli::doctor", &[]),
-        ("cli::give_back", &[]),
-        ("cli::examples", &[]),
-        ("cli::exporter", &[]),
-        ("cli::helps", &[]),
-        ("cli::history", &[]),
-        ("cli::grants", &[]),
-        ("cli::hold", &[]),
-        ("cli::local", &[]),
-        ("cli::look", &[]),
-        ("cli::nested", &[]),
-        ("cli::options", &[]),
-        ("cli::passwords", &[]),
-        ("cli::queue_shim", &[]),
-        ("cli::run", &[]),
-        ("cli::several", &[]),
-        ("cli::shipped", &[]),
-        ("cli::status", &[]),
-        ("cli::terminal", &[]),
-        ("cli::unread_output", &[]),
-        ("cli::wait_display", &[]),
-        ("cli::watch", &[]),
-    ],
-    twice: true,
-};
-
-/// Only for the mutants that name it: handles above the keeper, which no other stage uses.
-pub(crate) const HANDLES: Stage = Stage {
-    name: "with handles of other kinds",
-    targets: &[
-        ("api::several_locks", &[]),
-        ("parity::async_redis_keyed_mutex", &[]),
-        ("parity::cluster_lock", &[]),
-        ("parity::distributed_lock", &[]),
-    ],
-    twice: true,
-};
-
-/// Only for the mutants that name it: users that lack a right.
-pub(crate) const RIGHTS: Stage = Stage {
-    name: "without a right",
-    targets: &[("api::acl_at_connect", &[]), ("api::acl_half_rights", &[])],
-    twice: true,
-};
-
-/// The stages that only some mutants use.
-pub(crate) const SPECIAL: [&Stage; 5] = [&ENCRYPTED, &OBSERVED, &COMMAND, &HANDLES, &RIGHTS];
+/// What a mutant names: with what its stage leaves out, if it is in one. Other tests run only for the mutants that name
+/// them.
+fn target_of(name: &str) -> Target<'_> {
+    let staged = [&PURE, &REAL].into_iter().flat_map(|stage| stage.targets).find(|(target, _)| *target == name);
+    staged.copied().unwrap_or((name, &[]))
+}
 
 /// In place of the name of a test, if a process ends without a word.
 const END: &str = "(the end of its process)";
@@ -157,27 +105,24 @@ pub(crate) struct Tree {
     target: PathBuf,
 }
 
-impl Stage {
-    /// Targets without a file, for which nothing would run, and names that are left out although no test has them.
-    pub(crate) fn missing(&self) -> Vec<String> {
-        let mut missing = Vec::new();
-        for (target, left_out) in self.targets.iter().filter(|(target, _)| *target != "lib") {
-            let path = if target.contains("::") { target.replace("::", "/") } else { format!("{target}/main") };
-            let tests = if binary_of(target).0 == "cli" { "cli/tests" } else { "tests" };
-            let path = root().join(tests).join(path);
-            let in_folder = fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path());
-            let files = in_folder.chain([path.with_extension("rs")]);
-            let text: String = files.filter_map(|file| fs::read_to_string(file).ok()).collect();
-            let has = |part: &&&str| text.lines().any(|line| line.contains("fn ") && line.contains(**part));
-            missing.extend(text.is_empty().then(|| (*target).to_owned()));
-            missing.extend(left_out.iter().filter(|part| !has(part)).map(|part| format!("{target} without {part}")));
-        }
-        missing
+/// Of these targets and those of the stages: the ones without a file, for which nothing would run, and names that are
+/// left out although no test has them.
+pub(crate) fn missing(named: &[&str]) -> Vec<String> {
+    let mut missing = Vec::new();
+    let staged = [&PURE, &REAL].into_iter().flat_map(|stage| stage.targets).copied();
+    let all = staged.chain(named.iter().map(|name| target_of(name)));
+    for (target, left_out) in all.filter(|(target, _)| *target != "lib") {
+        let path = if target.contains("::") { target.replace("::", "/") } else { format!("{target}/main") };
+        let tests = if binary_of(target).0 == "cli" { "cli/tests" } else { "tests" };
+        let path = root().join(tests).join(path);
+        let in_folder = fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path());
+        let files = in_folder.chain([path.with_extension("rs")]);
+        let text: String = files.filter_map(|file| fs::read_to_string(file).ok()).collect();
+        let has = |part: &&&str| text.lines().any(|line| line.contains("fn ") && line.contains(**part));
+        missing.extend(text.is_empty().then(|| (*target).to_owned()));
+        missing.extend(left_out.iter().filter(|part| !has(part)).map(|part| format!("{target} without {part}")));
     }
-
-    pub(crate) fn has(&self, target: &str) -> bool {
-        self.targets.iter().any(|(name, _)| *name == target)
-    }
+    missing
 }
 
 impl Tree {
@@ -220,9 +165,7 @@ impl Tree {
     /// Stage by stage, until a test fails; the target that is most likely to notice comes first.
     fn suite(&self, stages: [&Stage; 2], likely: Option<&str>) -> Verdict {
         let mut by_chance = Vec::new();
-        let is_likely = |target: &&Target| likely == Some(target.0);
-        let all = [&PURE, &REAL].into_iter().chain(SPECIAL).flat_map(|stage| stage.targets);
-        let likely: Vec<Target> = all.filter(is_likely).copied().collect();
+        let likely: Vec<Target<'_>> = likely.map(target_of).into_iter().collect();
         for (targets, twice) in [(&*likely, true)].into_iter().chain(stages.map(|stage| (stage.targets, stage.twice))) {
             match self.part(targets, twice, &mut by_chance) {
                 Verdict::Survived(_) => {}
@@ -232,7 +175,7 @@ impl Tree {
         Verdict::Survived(by_chance.join(", "))
     }
 
-    fn part(&self, targets: &[Target], twice: bool, by_chance: &mut Vec<String>) -> Verdict {
+    fn part(&self, targets: &[Target<'_>], twice: bool, by_chance: &mut Vec<String>) -> Verdict {
         let binaries = match self.build(targets) {
             Ok(binaries) => binaries,
             Err(error) => return Verdict::DoesNotCompile(error),
@@ -253,10 +196,11 @@ impl Tree {
         }
     }
 
-    /// Builds and runs a stage on the healthy code, and returns how long that took.
-    pub(crate) fn passes(&self, stage: &Stage) -> Result<Duration, String> {
+    /// Builds and runs these targets on the healthy code, and returns how long that took.
+    pub(crate) fn passes(&self, targets: &[&str]) -> Result<Duration, String> {
         let start = Instant::now();
-        match self.part(stage.targets, stage.twice, &mut Vec::new()) {
+        let targets: Vec<Target<'_>> = targets.iter().map(|name| target_of(name)).collect();
+        match self.part(&targets, true, &mut Vec::new()) {
             Verdict::Survived(_) => Ok(start.elapsed()),
             Verdict::Killed(test) => Err(format!("{test} fails as it is")),
             Verdict::TimedOut(what) | Verdict::DoesNotCompile(what) => Err(what),
@@ -264,7 +208,7 @@ impl Tree {
     }
 
     /// Builds test targets: their names and the binaries that they are in.
-    fn build(&self, targets: &[Target]) -> Result<Vec<(String, PathBuf)>, String> {
+    fn build(&self, targets: &[Target<'_>]) -> Result<Vec<(String, PathBuf)>, String> {
         if targets.is_empty() {
             return Ok(Vec::new());
         }
@@ -298,7 +242,7 @@ impl Tree {
     }
 
     /// Runs test targets but for some tests, given as `target::test`.
-    fn run(&self, targets: &[Target], binaries: &[(String, PathBuf)], but: &[String]) -> Verdict {
+    fn run(&self, targets: &[Target<'_>], binaries: &[(String, PathBuf)], but: &[String]) -> Verdict {
         self.run_with(binaries, |target| {
             let (binary, file) = binary_of(target);
             let skipped = targets.iter().filter(|(name, _)| *name == target).flat_map(|(_, skipped)| *skipped);
