@@ -7,6 +7,7 @@ use std::sync::Mutex;
 use std::thread;
 
 use crate::shared::{PATIENCE, Process, Redis, Signal, eventually, hold};
+use testkit::RedisServer;
 
 /// How many calls run at once. Most of them sleep.
 const AT_ONCE: usize = 16;
@@ -138,9 +139,9 @@ fn looks(server: Server) -> Vec<Call> {
 fn a_server_that_does_not_serve_is_a_failure_with_a_message() {
     let (full, held, replica, busy) = (Redis::start(), Redis::start(), Redis::start(), Redis::start());
     let _holders = [hold(&held, "x", "holder"), hold(&busy, "x", "holder")];
-    full.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    held.command(&["CONFIG", "SET", "maxmemory", "1"]);
-    replica.command(&["REPLICAOF", "127.0.0.1", "1"]);
+    tell(&full, &["CONFIG", "SET", "maxmemory", "1"]);
+    tell(&held, &["CONFIG", "SET", "maxmemory", "1"]);
+    tell(&replica, &["REPLICAOF", "127.0.0.1", "1"]);
     let silent = TcpListener::bind("127.0.0.1:0").unwrap();
     let hung = format!("redis://{}/", silent.local_addr().unwrap());
     thread::spawn(move || silent.incoming().collect::<Vec<_>>());
@@ -181,12 +182,17 @@ fn a_server_that_does_not_serve_is_a_failure_with_a_message() {
     assert!(wrong.is_empty(), "{} of {count}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
+fn tell(server: &RedisServer, words: &[&str]) {
+    let () = redis::cmd(words[0]).arg(&words[1..]).query(&mut server.raw()).unwrap();
+}
+
 /// The call has a place in the queue when its server goes away.
 #[test]
 fn a_server_that_goes_away_during_the_wait_is_a_failure_with_a_message() {
-    type Away = fn(&Redis);
-    let read_only = |redis: &Redis| redis.command(&["REPLICAOF", "127.0.0.1", "1"]);
-    let away = [("killed", Redis::kill as Away), ("hung", Redis::stall), ("read-only", read_only)];
+    type Away = fn(&RedisServer);
+    let read_only = |server: &RedisServer| tell(server, &["REPLICAOF", "127.0.0.1", "1"]);
+    let away: [(_, Away); 3] =
+        [("killed", |redis| redis.kill()), ("hung", |redis| redis.stop()), ("read-only", read_only)];
     let servers = away.map(|(what, away)| {
         let redis = Redis::start();
         let holder = hold(&redis, "x", "holder");

@@ -84,7 +84,7 @@ fn name(pid: u32) -> String {
 fn descendants_end_when_the_lease_is_lost() {
     let redis = Redis::start();
     let job = Job::start(&redis, &["--lease", "9s"]);
-    redis.stall();
+    redis.stop();
     job.await_deaths();
     assert_eq!(job.finish().code, 123);
 }
@@ -98,14 +98,6 @@ fn descendants_get_term_before_they_are_killed() {
     holder.line();
     holder.signal(Signal::KILL);
     assert_eq!(holder.line(), "asked");
-}
-
-#[test]
-fn descendants_end_when_fairlock_is_killed() {
-    let redis = Redis::start();
-    let job = Job::start(&redis, &["--kill-after", "100ms"]);
-    job.holder().signal(Signal::KILL);
-    job.await_deaths();
 }
 
 /// This is what `killall -9 fairlock`, `pkill -9 fairlock` and `pkill -9 -f 'fairlock run'` do.
@@ -158,7 +150,7 @@ fn descendants_end_when_the_shim_is_stopped_and_the_lease_lost() {
     let redis = Redis::start();
     let job = Job::start(&redis, &["--lease", "9s"]);
     signal(job.shim(), Signal::STOP);
-    redis.stall();
+    redis.stop();
     job.await_deaths();
     let finished = job.finish();
     assert_eq!(finished.code, 123);

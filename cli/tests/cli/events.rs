@@ -109,15 +109,15 @@ fn a_holder_warns_before_its_lease_is_lost_and_says_why_it_is() {
     let options = ["--lease", "20s", "--kill-after", "3s", "--events", path.to_str().unwrap()];
     let holder = redis.run("x", &options, "echo $$; exec sleep 1000");
     let command = holder.number();
-    redis.stall();
+    redis.stop();
     // The client says too that it connects again.
     let said = |what: &str| std::iter::repeat_with(|| holder.complaint()).find(|said| said.contains(what)).unwrap();
     let warned = || assert!(said("x is ours for ").ends_with(" more"));
     warned();
     // The server goes on before the lease is lost.
-    redis.resume();
+    redis.cont();
     said("Redis answers again; the lease on x goes on");
-    redis.stall();
+    redis.stop();
     warned();
     // The shim knows the end of the lease too, and must not be the first to end the command and to say why.
     let shim = holder.shim(command);
@@ -125,7 +125,7 @@ fn a_holder_warns_before_its_lease_is_lost_and_says_why_it_is() {
     await_state(shim, "T");
     let lost = said("the lease on x is lost: it was not renewed in time");
     assert!(lost.ends_with("; ending the command"), "{lost}");
-    redis.resume();
+    redis.cont();
     assert_eq!(holder.finish().code, 123);
     let all = events(&path);
     let mut told = names(&all);

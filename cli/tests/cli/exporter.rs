@@ -4,8 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Command;
 
-use crate::pty::Terminal;
-use crate::shared::{PATIENCE, Process, RIGHTS_TO_LOOK, Redis, Signal, fairlock, hold};
+use crate::shared::{PATIENCE, Process, RIGHTS_TO_LOOK, Redis, Signal, fairlock};
 use testkit::{Cluster, RedisServer, SOON, eventually, run};
 
 /// A running exporter, and where it listens.
@@ -264,22 +263,6 @@ fn a_server_that_is_away_is_reported_until_it_is_back() {
     assert!(String::from_utf8(once.stdout).unwrap().contains("\nfairlock_up 0\n"));
 }
 
-#[test]
-fn odd_requests_are_answered() {
-    let redis = Redis::start();
-    let exporter = Exporter::start(&redis.url(), &[]);
-    assert!(exporter.get("/").contains("<a href=\"/metrics\">"));
-    assert!(exporter.get("/etc/passwd").starts_with("HTTP/1.1 404 "));
-    let post = "POST /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
-    assert!(exporter.send(post).starts_with("HTTP/1.1 405 "));
-    assert!(exporter.send("who is there?\r\n\r\n").starts_with("HTTP/1.1 400 "));
-    let head = exporter.send("HEAD /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
-    assert!(head.starts_with("HTTP/1.1 200 ") && head.ends_with("\r\n\r\n"), "{head}");
-    let taken = fairlock().args(["exporter", "--listen", &exporter.address]).output().unwrap();
-    assert_eq!(taken.status.code(), Some(125));
-    assert!(String::from_utf8(taken.stderr).unwrap().contains(&format!("cannot listen on {}", exporter.address)));
-}
-
 /// Half of them have begun a request, and some come back without a new one, as clients with kept connections do.
 #[test]
 fn silent_clients_do_not_keep_others_from_their_metrics() {
@@ -296,7 +279,7 @@ fn silent_clients_do_not_keep_others_from_their_metrics() {
     };
     page();
     // A scrape that is being answered makes room for nobody, though the server takes its time.
-    redis.stall();
+    redis.stop();
     let mut asked = connect("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     // What was asked before is known when this is answered.
     page();
@@ -307,7 +290,7 @@ fn silent_clients_do_not_keep_others_from_their_metrics() {
     let mut answer = String::new();
     next.read_to_string(&mut answer).expect("it is not kept waiting by 150 silent ones");
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
-    redis.resume();
+    redis.cont();
     let mut answer = String::new();
     asked.read_to_string(&mut answer).unwrap();
     assert!(answer.starts_with("HTTP/1.1 200 "), "{answer}");
@@ -342,15 +325,4 @@ fn clients_that_do_not_read_their_answers_do_not_keep_others_from_their_metrics(
     next.read_to_string(&mut answer).expect("it is not kept waiting");
     println!("{} bytes after {:?}", answer.len(), began.elapsed());
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.len() > 3 << 20, "{} bytes", answer.len());
-}
-
-#[test]
-fn names_of_locks_do_not_control_the_terminal() {
-    let redis = Redis::start();
-    let _holder = hold(&redis, "a\u{1b}[31mb", "the holder");
-    let once = redis.fairlock().args(["exporter", "--once"]).output().unwrap();
-    assert!(String::from_utf8(once.stdout).unwrap().contains("a\u{1b}[31mb"), "a file has the name itself");
-    let mut terminal = Terminal::open(&[("REDIS_URL", &redis.url())]);
-    let said = terminal.command("$F exporter --once");
-    assert!(said.contains("a\\u{1b}[31mb") && !said.contains("\u{1b}[31m"), "{said}");
 }

@@ -5,6 +5,7 @@ use std::process::Stdio;
 use std::time::Instant;
 
 use crate::shared::{Process, Redis, STUBBORN, Signal, await_death, eventually, lives, signal, witness};
+use testkit::RedisServer;
 
 /// No test waits that long, so a grant is not due to the end of the lease.
 const LONG: [&str; 2] = ["--lease", "10h"];
@@ -91,10 +92,10 @@ fn a_shim_that_reaches_no_server_ends_with_the_lease() {
     let holder = redis.run("x", &["--lease", "6s"], "echo $$; exec sleep 1000");
     let command = holder.number();
     let shim = holder.shim(command);
-    redis.stall();
+    redis.stop();
     holder.signal(Signal::KILL);
     await_death(shim);
-    redis.resume();
+    redis.cont();
 }
 
 /// The URL may have a password.
@@ -114,7 +115,9 @@ fn the_url_is_not_on_the_command_line_of_the_shim() {
 /// The lease ends by itself; whoever waits for the end of the run need not wait for that.
 #[test]
 fn fairlock_leaves_a_server_that_is_away_when_its_command_is_over() {
-    for (away, interrupt) in [(Redis::kill as fn(&Redis), false), (Redis::stall, false), (Redis::stall, true)] {
+    for (away, interrupt) in
+        [(RedisServer::kill as fn(&RedisServer), false), (RedisServer::stop, false), (RedisServer::stop, true)]
+    {
         let redis = Redis::start();
         let holder = redis.run("x", &[&LONG[..], &TOLD].concat(), "echo $$; exec sleep 1000");
         let command = holder.number();

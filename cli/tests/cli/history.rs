@@ -2,7 +2,6 @@
 
 use std::process::Output;
 
-use crate::pty::Terminal;
 use crate::shared::{Redis, Signal};
 
 fn history(redis: &Redis, words: &[&str]) -> Output {
@@ -123,18 +122,4 @@ fn a_lock_without_records_says_how_to_switch_them_on() {
     assert_eq!(history(&redis, &["x"]).status.code(), Some(1));
     let full = history(&redis, &["x", "on", "--json"]);
     assert_eq!(full.status.code(), Some(125));
-}
-
-#[test]
-fn a_narrow_terminal_shows_each_grant_in_two_lines() {
-    if testkit::run::lacks("a history", (6, 2)) {
-        return;
-    }
-    let (redis, _holder) = eventful();
-    let mut terminal = Terminal::open_with(40, &[("REDIS_URL", &redis.url())]);
-    let printed = terminal.command("$F history 'deploy <1>'");
-    let rows: Vec<&str> = printed.lines().map(str::trim_end).collect();
-    assert!(rows.iter().all(|row| row.chars().count() <= 40) && !printed.contains('█'), "{printed}");
-    let at = rows.iter().position(|row| row.ends_with(" <script>alert(1)</script>")).expect(&printed);
-    assert!(rows[at + 1].starts_with("  waited ") && rows[at + 1].ends_with(", released"), "{printed}");
 }

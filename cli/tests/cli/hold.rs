@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use fairlock::Client;
 
 use crate::pty::Terminal;
-use crate::shared::{Process, Redis, Signal, await_death, eventually, signal};
+use crate::shared::{Process, Redis, Signal, await_death, eventually, signal, with_time_to_queue};
 
 fn is_free(redis: &Redis, name: &str) {
     eventually("the lock is free", || (redis.state(name)["state"] == "free").then_some(()));
@@ -80,23 +80,6 @@ fn a_hold_whose_stdin_has_ended_is_refused_before_it_queues() {
     is_free(&redis, "x");
 }
 
-#[test]
-fn hold_takes_the_options_of_run() {
-    let redis = Redis::start();
-    let _holder = redis.hold("x", &[]);
-    let code = |words: &[&str]| {
-        let mut hold = redis.fairlock();
-        let mut hold = hold.arg("hold").args(words).stdin(Stdio::piped()).spawn().unwrap();
-        let _stdin = hold.stdin.take();
-        hold.wait().unwrap().code()
-    };
-    let code = |words: &[&str]| code(words).unwrap();
-    assert_eq!(code(&["-n", "x"]), 122);
-    assert_eq!(code(&["-n", "-E", "0", "a", "-a", "x"]), 0);
-    assert_eq!(code(&["-t", "200ms", "x"]), 124);
-    assert_eq!(redis.state("a")["state"], "free", "all or none");
-}
-
 #[tokio::test]
 async fn hold_ends_when_its_lease_is_lost() {
     let redis = Redis::start();
@@ -149,25 +132,6 @@ fn a_program_that_inherited_the_descriptor_keeps_the_lock() {
     assert_eq!(redis.state("x")["state"], "held");
     signal(child, Signal::TERM);
     is_free(&redis, "x");
-}
-
-/// The scripts may also use the same file, as those that were written for flock do.
-#[test]
-fn scripts_that_hold_the_same_lock_take_turns() {
-    let redis = Redis::start();
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("log");
-    let text = format!(
-        "for i in 1 2 3; do exec 9>'{0}.lock'; $F hold x --fd 9 -q || exit; \
-         echo in >>'{0}'; sleep .05; echo out >>'{0}'; exec 9>&-; done",
-        log.display()
-    );
-    let scripts: Vec<Script> = (0..3).map(|_| Script::start(&redis, &text)).collect();
-    for script in scripts {
-        assert_eq!(script.process.finish().code, 0);
-    }
-    let log = std::fs::read_to_string(&log).unwrap();
-    assert_eq!(log, "in\nout\n".repeat(9));
 }
 
 #[tokio::test]
@@ -243,10 +207,10 @@ fn a_server_that_comes_back_after_a_loss_has_no_next_holder_while_the_script_wor
     let in_time = (0..5).any(|_| {
         let script = Script::start(&redis, text);
         assert_eq!(script.process.line(), "ready");
-        redis.stall();
+        redis.stop();
         assert_eq!(script.process.line(), "told");
         let told = Instant::now();
-        redis.resume();
+        redis.cont();
         // A stand-in that has released the lease when it was lost is heard now.
         std::thread::sleep(Duration::from_millis(500));
         let held = holder().is_some();
@@ -306,7 +270,7 @@ fn ctrl_c_in_a_script_leaves_it_its_lock() {
     terminal.keys("\x03");
     terminal.expect("interrupted");
     // Whoever comes now would be granted the lock at once if the stand-in had ended.
-    let other = redis.run("x", &["--timeout", "2s"], "true").finish();
+    let other = with_time_to_queue(|seconds| redis.run("x", &["--timeout", &seconds.to_string()], "true").finish());
     assert!(other.code == 124 && redis.state("x")["state"] == "held", "{other:?}");
     // SIGQUIT, for which it has no trap.
     terminal.keys("\x1c");

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::process::{Command, Output};
 
 use crate::pty::Terminal;
-use crate::shared::{Process, Redis, fairlock};
+use crate::shared::{Process, Redis, fairlock, with_time_to_queue};
 use testkit::texts::HOSTILE;
 
 /// A text that is not UTF-8, although it begins like one.
@@ -105,8 +105,10 @@ fn the_line_of_a_wait_has_no_harmful_characters() {
     let said = waiter.complaint();
     harmless(said.as_bytes());
     assert!(said.contains(" by \\u{1b}[2J\\r\\ngone"), "{said:?}");
-    let timed_out = run(redis.fairlock().args(["run", "--timeout", "1ms", name, "--", "true"]));
-    assert_eq!(timed_out.status.code(), Some(124), "{timed_out:?}");
+    let timed_out =
+        with_time_to_queue(|seconds| redis.run(name, &["--timeout", &seconds.to_string()], "true").finish());
+    assert_eq!(timed_out.code, 124, "{timed_out:?}");
+    harmless(timed_out.stderr.as_bytes());
     // At a terminal there is no control sequence but the one that rewrites the line.
     let mut terminal = Terminal::open(&[("REDIS_URL", &redis.url()), ("NAME", name)]);
     terminal.enter("$F run \"$NAME\" -- true");
@@ -161,35 +163,4 @@ fn names_that_are_not_utf8_are_refused_and_arguments_of_the_command_are_not() {
     // A command with such a name has a label with the printable part of it.
     let missing = run(redis.fairlock().args(["run", "x", "--"]).arg(invalid));
     assert_eq!(missing.status.code(), Some(127), "{missing:?}");
-}
-
-#[test]
-fn names_and_labels_that_keys_cannot_have_are_refused_briefly() {
-    let redis = Redis::start();
-    // The longest argument, of which a terminal shows a few lines at most.
-    let long = "x".repeat(100_000);
-    for (name, says) in [
-        ("", "empty"),
-        (&*long, "100000 bytes"),
-        ("}a", "begins with"),
-        ("}\u{1b}[2J", "begins with"),
-        (&"é".repeat(257), "514 bytes"),
-    ] {
-        for call in [&["status", &exact(name)][..], &["run", name, "--", "true"]] {
-            let refused = run(redis.fairlock().args(call));
-            assert_eq!(refused.status.code(), Some(125), "{refused:?}");
-            let said = stderr(&refused);
-            assert!(said.contains(says) && said.len() < 500, "{said:?}");
-        }
-    }
-    let refused = run(redis.fairlock().args(["run", "x", "--label", &long, "--", "true"]));
-    assert!(refused.status.code() == Some(125) && stderr(&refused).contains("100000 bytes"), "{refused:?}");
-    for name in ["--help-me", "-1", "-x"] {
-        let refused = run(redis.fairlock().args(["run", name, "--", "true"]));
-        assert_eq!(refused.status.code(), Some(125), "{refused:?}");
-    }
-    let unreachable = run(fairlock().args(["status", "x", "--redis", &format!("unix:///{long}")]));
-    assert_eq!(unreachable.status.code(), Some(125), "{unreachable:?}");
-    let state = redis.state("x");
-    assert!(state["holders"][0].is_null() && state["waiting"] == 0, "{state}");
 }

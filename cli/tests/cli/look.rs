@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 use crate::pty::Terminal;
-use crate::shared::{Finished, Process, Redis, Signal, fairlock, hold};
+use crate::shared::{Finished, Process, Redis, Signal, hold};
 
 pub(crate) fn call(redis: &Redis, words: &[&str]) -> Finished {
     Process::spawn(redis.fairlock().args(words)).finish()
@@ -12,19 +12,6 @@ pub(crate) fn call(redis: &Redis, words: &[&str]) -> Finished {
 
 pub(crate) fn objects(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
-}
-
-#[test]
-fn a_server_of_another_kind_than_the_url_says_is_named() {
-    let server = testkit::RedisServer::builder().plain().tcp().start();
-    let port = server.port();
-    for (url, said) in [
-        (format!("redis+sentinel://127.0.0.1:{port}/main"), "not a sentinel"),
-        (format!("redis+cluster://127.0.0.1:{port}"), "not a node of a cluster"),
-    ] {
-        let ended = Process::spawn(fairlock().args(["--redis", &url, "status"])).finish();
-        assert!(ended.code == 125 && ended.stderr.contains(said), "{url}: {ended:?}");
-    }
 }
 
 /// The names in the first column of a table of the page, by the heading of that column.

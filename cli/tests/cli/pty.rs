@@ -82,13 +82,6 @@ impl Terminal {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Another size of the window.
-    pub(crate) fn resize(&mut self, columns: u16, rows: u16) {
-        let size = rustix::termios::Winsize { ws_row: rows, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-        rustix::termios::tcsetwinsize(&self.keyboard, size).unwrap();
-        self.screen.screen_mut().set_size(rows.try_into().unwrap(), columns.try_into().unwrap());
-    }
-
     /// Stops the output as Ctrl-S does, but with effect when this returns.
     pub(crate) fn stop_output(&self) {
         rustix::termios::tcflow(&self.tty, rustix::termios::Action::OOff).unwrap();
@@ -144,23 +137,6 @@ impl Terminal {
             }
             assert!(self.hear(began), "it is not on the screen:\n{screen}");
         }
-    }
-
-    /// The characters of a row of the screen, each with its style: bold, dim or none.
-    pub(crate) fn cells(&self, row: u16) -> Vec<(String, &'static str)> {
-        let screen = self.screen.screen();
-        let cells = (0..screen.size().1.get()).filter_map(|column| screen.cell(row, column));
-        let style = |cell: &vt100::Cell| {
-            if cell.bold() {
-                "bold"
-            } else if cell.dim() {
-                "dim"
-            } else {
-                ""
-            }
-        };
-        let shown = |cell: &vt100::Cell| if cell.has_contents() { cell.contents().to_owned() } else { " ".to_owned() };
-        cells.map(|cell| (shown(cell), style(cell))).collect()
     }
 
     /// Reads the next output. False if there was none.

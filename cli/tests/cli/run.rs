@@ -1,11 +1,10 @@
 //! `fairlock run` and `fairlock status`: exit codes, the queue, and the environment of the command.
 
 use std::io::Write as _;
-use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::shared::{Process, Redis, Signal, eventually, fairlock, hold};
+use crate::shared::{Process, Redis, Signal, fairlock, hold, with_time_to_queue};
 use testkit::RedisServer;
 
 #[test]
@@ -21,63 +20,11 @@ fn the_command_gets_name_and_token_and_its_exit_code_is_passed_on() {
     assert_eq!(redis.state("a name")["holders"][0], serde_json::Value::Null, "the lock was given back");
 }
 
-/// A run does not wait for a server that can never serve it, and says what to use instead.
-#[test]
-fn a_server_that_is_too_old_is_refused() {
-    let Some(server) = RedisServer::too_old() else { return };
-    let redis = Redis::of(server);
-    for arguments in [&["run", "x", "--", "echo", "it ran"][..], &["status", "x"]] {
-        let ended = Process::spawn(redis.fairlock().args(arguments)).finish();
-        assert_eq!((ended.code, ended.stdout.as_str()), (125, ""), "{ended:?}");
-        assert!(
-            ended.stderr.contains("is too old") && ended.stderr.contains("Redis 6.0 or Valkey is needed"),
-            "{ended:?}"
-        );
-        assert_eq!(ended.stderr.lines().count(), 1, "{ended:?}");
-    }
-}
-
 #[test]
 fn a_command_that_died_by_a_signal_is_reported_as_shells_do() {
     let redis = Redis::start();
     for (signal, code) in [("KILL", 137), ("TERM", 143), ("SEGV", 139)] {
         assert_eq!(redis.run("x", &[], &format!("ulimit -c 0; kill -{signal} $$")).finish().code, code);
-    }
-}
-
-#[test]
-fn a_repeated_warning_appears_once() {
-    let redis = Redis::start();
-    let holder = redis.hold("x", &["--lease", "1h"]);
-    let waiter = redis.run("x", &[], "true");
-    assert!(waiter.complaint().contains("1st of 1"));
-    redis.cut();
-    let first = waiter.complaint();
-    assert!(first.contains("the connection was lost"), "{first}");
-    let mut cut = 0;
-    while cut < 8 {
-        cut += eventually("somebody is back", || Some(redis.cut()).filter(|cut| *cut > 0));
-    }
-    holder.signal(Signal::TERM);
-    let ended = waiter.finish();
-    assert_eq!(ended.code, 0, "{ended:?}");
-    assert!(!ended.stderr.contains(&first), "{ended:?}");
-}
-
-#[test]
-fn a_wrong_call_exits_with_125() {
-    let code = |arguments: &[&str]| fairlock().args(arguments).output().unwrap().status.code().unwrap();
-    for wrong in [
-        &[][..],
-        &["walk"],
-        &["run", "x"],
-        &["run", "x", "--shell", "two", "words"],
-        &["run", "x", "--timeout", "soon", "--", "true"],
-        &["run", "x", "--timeout", "-1", "--", "true"],
-        &["run", "x", "--timeout", "1s", "--no-wait", "--", "true"],
-        &["run", "x", "--local", "--redis", "redis://127.0.0.1/", "--", "true"],
-    ] {
-        assert_eq!(code(wrong), 125, "{wrong:?}");
     }
 }
 
@@ -150,42 +97,16 @@ fn the_command_is_looked_up_before_anything_else() {
 }
 
 #[test]
-fn an_interpreter_that_is_missing_is_reported_as_env_does() {
-    let redis = Redis::start();
-    let folder = tempfile::tempdir().unwrap();
-    let script = folder.path().join("script");
-    std::fs::write(&script, "#!/nonexistent/interpreter\n").unwrap();
-    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let ours = Process::spawn(redis.fairlock().args(["run", "x", "--"]).arg(&script)).finish();
-    let env = Process::spawn(Command::new("env").arg(&script)).finish();
-    assert_eq!(ours.code, env.code, "{ours:?}");
-}
-
-#[test]
 fn a_busy_lock_is_left_at_once_or_at_the_end_of_the_timeout() {
     let redis = Redis::start();
     let _holder = hold(&redis, "x", "the \x1b[31m holder");
     let busy = redis.run("x", &["--no-wait"], "echo never").finish();
     assert_eq!((busy.code, busy.stdout.as_str()), (122, ""));
     assert!(busy.stderr.contains(r"the \u{1b}[31m holder"), "escaped: {busy:?}");
-    let late = redis.run("x", &["--timeout", "100ms"], "echo never").finish();
+    let run = |seconds: f64| redis.run("x", &["--timeout", &seconds.to_string()], "echo never").finish();
+    let late = with_time_to_queue(run);
     assert_eq!((late.code, late.stdout.as_str()), (124, ""), "{late:?}");
     redis.await_waiting("x", 0);
-}
-
-#[test]
-fn an_unreachable_server_is_tried_until_the_timeout() {
-    let run = |options: &[&str]| {
-        let mut run = fairlock();
-        Process::spawn(
-            run.args(["--redis", "unix:///nonexistent/redis.sock", "run", "x"]).args(options).args(["--", "true"]),
-        )
-        .finish()
-    };
-    assert_eq!(run(&["--no-wait"]).code, 125);
-    let waited = run(&["--timeout", "3s"]);
-    assert_eq!(waited.code, 125, "it is not busy: {waited:?}");
-    assert!(waited.stderr.lines().next().unwrap().contains("trying again"), "it says so meanwhile: {waited:?}");
 }
 
 /// At a boot the server may be slower than cron.

@@ -74,12 +74,12 @@ fn a_run_takes_all_its_locks_or_none() {
     // It awaits the server's answer to that, for a second.
     let waiter = redis.run("a", &["-a", "b"], "true");
     redis.await_waiting("b", 1);
-    redis.stall();
+    redis.stop();
     let told = Instant::now();
     waiter.signal(Signal::TERM);
     assert_eq!(waiter.finish().code, 143);
     assert!(told.elapsed() >= Duration::from_millis(900), "{:?}", told.elapsed());
-    redis.resume();
+    redis.cont();
 }
 
 #[tokio::test]

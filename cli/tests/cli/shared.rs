@@ -2,6 +2,7 @@
 //!
 //! Nothing here depends on the speed of the machine: every wait is for an event, and gives up after `PATIENCE`.
 use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::ops::Deref;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
@@ -49,45 +50,9 @@ impl Redis {
         Self(server)
     }
 
-    pub(crate) fn url(&self) -> String {
-        self.0.url()
-    }
-
-    /// The URL of its port.
-    pub(crate) fn tcp_url(&self) -> String {
-        self.0.tcp_url()
-    }
-
-    /// The server hangs, as it does behind a dead network.
-    pub(crate) fn stall(&self) {
-        self.0.stop();
-    }
-
-    pub(crate) fn kill(&self) {
-        self.0.kill();
-    }
-
-    pub(crate) fn restart(&self) {
-        self.0.restart();
-    }
-
-    pub(crate) fn resume(&self) {
-        self.0.cont();
-    }
-
-    /// The result of one command to the server.
-    pub(crate) fn command(&self, words: &[&str]) {
-        let () = redis::cmd(words[0]).arg(&words[1..]).query(&mut self.0.raw()).unwrap();
-    }
-
     /// The number of its newest connection.
     pub(crate) fn newest_connection(&self) -> u64 {
         self.0.connections().last().copied().unwrap_or_default()
-    }
-
-    /// All data of the server is lost.
-    pub(crate) fn flush(&self) {
-        self.0.flush();
     }
 
     /// Ends the connections of all clients, and returns how many there were.
@@ -127,6 +92,14 @@ impl Redis {
     }
 }
 
+impl Deref for Redis {
+    type Target = RedisServer;
+
+    fn deref(&self) -> &RedisServer {
+        &self.0
+    }
+}
+
 /// [`Redis::hold`] under this label.
 pub(crate) fn hold(redis: &Redis, name: &str, label: &str) -> Process {
     redis.hold(name, &["--label", label])
@@ -142,6 +115,14 @@ pub(crate) fn witness(redis: &Redis, name: &str, pid: u32) -> Process {
     let witness = redis.run(name, &[], &script);
     redis.await_waiting(name, before + 1);
     witness
+}
+
+/// A run with a timeout that is to end while it waits. On a busy machine the time may be over before the run has a place
+/// in the queue, which is another error: then it is given twice as many seconds.
+pub(crate) fn with_time_to_queue(run: impl Fn(f64) -> Finished) -> Finished {
+    let times = std::iter::successors(Some(0.3), |seconds| Some(2.0 * seconds));
+    let mut ended = times.take_while(|seconds| *seconds < PATIENCE.as_secs_f64()).map(run);
+    ended.find(|ended| ended.code != 125).expect("a place in the queue")
 }
 
 /// One inline command to a server; None if it cannot be reached.

@@ -24,57 +24,6 @@ fn told_by(shell: &[&str], script: &str) -> Option<String> {
     Some(String::from_utf8(output.stdout).unwrap())
 }
 
-#[test]
-fn shells_complete_subcommands_and_options() {
-    let folder = tempfile::tempdir().unwrap();
-    let file = |shell: &str| {
-        let path = folder.path().join(format!("_{shell}"));
-        std::fs::write(&path, printed(&["completions", shell])).unwrap();
-        path.display().to_string()
-    };
-    let bash = format!(
-        "source {}; complete -p fairlock >/dev/null || exit 1
-        COMP_WORDS=(fairlock st); COMP_CWORD=1; _fairlock fairlock st fairlock; echo ${{COMPREPLY[@]}}
-        COMP_WORDS=(fairlock run --no); COMP_CWORD=2; _fairlock fairlock --no run; echo ${{COMPREPLY[@]}}",
-        file("bash")
-    );
-    assert_eq!(told_by(&["bash", "--norc", "-c"], &bash).unwrap(), "status\n--no-wait\n");
-    let fish = format!("source {}; complete -C 'fairlock sta'; complete -C 'fairlock run --no-w'", file("fish"));
-    if let Some(told) = told_by(&["fish", "--no-config", "-c"], &fish) {
-        assert!(told.contains("status\tShow who holds a lock") && told.contains("--no-wait\t"), "{told}");
-    }
-    for shell in ["bash", "zsh", "fish"] {
-        assert!(!printed(&["completions", shell]).contains("man-pages"), "{shell}: no help shows it");
-    }
-    // Where there is no zsh to be asked: with two colons it would take the name of the lock for the command.
-    let of_zsh = printed(&["completions", "zsh"]);
-    assert!(of_zsh.contains("'*:::command -- ") && !of_zsh.contains("'*::command -- "), "{of_zsh}");
-    if told_by(&["zsh", "-f", "-c"], "").is_none() {
-        return;
-    }
-    // Its completion needs a terminal.
-    let mut terminal = Terminal::open(&[]);
-    terminal.enter("exec zsh -f");
-    let dump = folder.path().join("dump");
-    let load = format!("autoload -U compinit; compinit -uD -d {}; source {}", dump.display(), file("zsh"));
-    terminal.enter(&format!("{load}; PS1='ZS''H> '; clear"));
-    terminal.await_screen(|screen| screen.starts_with("ZSH> "));
-    for (typed, completed) in [
-        ("fairlock sta", "status"),
-        ("fairlock run --no-w", "--no-wait"),
-        ("fairlock local sto", "stop"),
-        // As without fairlock before it.
-        ("fairlock run x xar", "xargs"),
-        ("fairlock run x xargs chmo", "chmod"),
-    ] {
-        terminal.keys(&format!("{typed}\t"));
-        let (before, _) = typed.rsplit_once(' ').unwrap();
-        terminal.await_screen(|screen| screen.contains(&format!("ZSH> {before} {completed}")));
-        // Takes the line away.
-        terminal.keys("\x15");
-    }
-}
-
 /// What one key completes, in each shell that is here.
 #[test]
 fn shells_complete_names_of_locks() {
@@ -118,9 +67,9 @@ fn shells_complete_names_of_locks() {
     for silent in ["unix:///none.sock", "nonsense"] {
         assert_eq!(names(silent, "fairlock status "), "");
     }
-    redis.stall();
+    redis.stop();
     assert_eq!(names(&redis.url(), "fairlock status "), "", "a server that hangs keeps nobody waiting");
-    redis.resume();
+    redis.cont();
 
     let variables = [("REDIS_URL", redis.url()), ("PATH", path)];
     let variables = variables.each_ref().map(|(name, value)| (*name, value.as_str()));
@@ -190,13 +139,4 @@ fn each_subcommand_has_a_page() {
         };
         assert!(checked.status.success() && checked.stderr.is_empty(), "{name}: {checked:?}");
     }
-}
-
-#[test]
-fn the_long_version_tells_features_and_the_short_one_is_one_line() {
-    let long = printed(&["--version"]);
-    let version = env!("CARGO_PKG_VERSION");
-    assert!(long.starts_with(&format!("fairlock {version}\nfeatures: tls")), "{long}");
-    assert!(long.contains("Redis 6.0 or newer") && long.contains(std::env::consts::ARCH), "{long}");
-    assert_eq!(printed(&["-V"]), format!("fairlock {version}\n"));
 }

@@ -7,7 +7,6 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use crate::look::{call, objects};
-use crate::pty::Terminal;
 use crate::shared::{Process, RIGHTS_TO_LOOK, Redis, Signal, eventually, fairlock, hold};
 use fairlock::{Client, LockOptions};
 use serde_json::Value;
@@ -20,18 +19,6 @@ fn told(redis: &Redis, name: &str) -> (serde_json::Value, String, String) {
     let busy = redis.fairlock().args(["run", name, "--no-wait", "--", "true"]).output().unwrap();
     assert_eq!(busy.status.code(), Some(122), "{busy:?}");
     (redis.state(name), String::from_utf8(text.stdout).unwrap(), String::from_utf8(busy.stderr).unwrap())
-}
-
-#[test]
-fn status_tells_a_free_lock_from_a_held_one() {
-    let redis = Redis::start();
-    let state = redis.state("x");
-    assert_eq!((&state["state"], &state["recovering_for_ms"]), (&"free".into(), &serde_json::Value::Null), "{state}");
-    let _holder = redis.hold("x", &["--label", "the holder"]);
-    let (state, text, busy) = told(&redis, "x");
-    assert_eq!((&state["state"], &state["holders"][0]["broken"]), (&"held".into(), &false.into()), "{state}");
-    assert!(text.contains(" by the holder\n") && text.contains("if the holder dies"), "{text}");
-    assert!(busy.contains("x is held ") && busy.contains(" by the holder"), "{busy}");
 }
 
 #[test]
@@ -86,16 +73,6 @@ fn output_that_cannot_be_written_is_a_failure_and_a_closed_pipe_is_not() {
         let closed = redis.fairlock().args(options).stdout(writer).stderr(Stdio::piped()).output().unwrap();
         assert_eq!((closed.status.code(), closed.stderr.as_slice()), (Some(1), &b""[..]), "it is free: {closed:?}");
     }
-}
-
-#[test]
-fn runs_with_another_prefix_use_other_locks() {
-    let redis = Redis::start();
-    let _holder = redis.hold("x", &["--prefix", "other"]);
-    assert_eq!(redis.state("x")["state"], "free");
-    let output = redis.fairlock().args(["status", "x", "--json", "--prefix", "other"]).output().unwrap();
-    let state: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(state["state"], "held");
 }
 
 fn names(objects: &[Value]) -> Vec<&str> {
@@ -228,39 +205,6 @@ fn a_monitor_gets_one_line_and_its_own_exit_codes() {
     drop((holder, waiter));
     let nowhere = Process::spawn(fairlock().args(["--redis", "unix:///none.sock", "status", "--check", "x"])).finish();
     assert!(nowhere.code == 3 && nowhere.stdout.starts_with("UNKNOWN - no Redis server"), "{nowhere:?}");
-}
-
-/// Names and labels are longer than the terminal is wide, and some of their characters take two columns.
-#[test]
-fn the_lines_of_status_never_wrap() {
-    let redis = Redis::start();
-    let names = ["prod:web:deploy", "日本語日本語日本語日本語日本語:日本語", &"n".repeat(200)];
-    let _holders: Vec<Process> = names.iter().map(|name| hold(&redis, name, &"日本語 label ".repeat(60))).collect();
-    let _waiter = redis.run(names[0], &["--label", &"é☎\u{fe0f}".repeat(60)], "true");
-    redis.await_waiting(names[0], 1);
-    // A heading, and a row for each lock and for each holder; or two rows for each.
-    for (columns, heading, each) in [(80, 1, 1), (40, 0, 2)] {
-        let mut terminal = Terminal::open_with(columns, &[("REDIS_URL", &redis.url())]);
-        terminal.enter("clear; $F status; echo END");
-        let screen = terminal.await_screen(|screen| screen.contains("END"));
-        let rows: Vec<&str> = screen.lines().collect();
-        let (locks, after) = rows[heading..].split_at(3 * each);
-        assert!(after[0].starts_with("END"), "{screen}");
-        for (lock, begin) in locks.chunks(each).map(<[&str]>::concat).zip(["prod:web:dep", "日本語", "nnn"]) {
-            assert!(lock.starts_with(begin) && lock.contains("held ") && lock.contains("日本語 label"), "{screen}");
-        }
-        terminal.enter(&format!("clear; $F status {}; echo DONE", names[0]));
-        let screen = terminal.await_screen(|screen| screen.contains("DONE"));
-        let rows: Vec<&str> = screen.lines().collect();
-        assert!(rows.len() >= 3 && rows[0].starts_with("prod:web:deploy  held"), "{screen}");
-        let token = rows.iter().position(|row| row.contains("token ")).unwrap();
-        assert_eq!(token, each, "{screen}");
-        let lease = rows[token..].iter().take_while(|row| !row.contains("waits ")).copied().collect::<String>();
-        // The terminal's own lines are joined where it had to wrap one.
-        assert!(lease.contains("if the") && rows[token].chars().count() <= usize::from(columns), "{screen}");
-        let end = rows.iter().position(|row| row.starts_with("DONE")).unwrap();
-        assert!(rows[end - 1].contains("waits "), "the waiter takes one row:\n{screen}");
-    }
 }
 
 #[tokio::test]

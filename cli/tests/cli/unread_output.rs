@@ -58,7 +58,7 @@ fn a_lost_lease_ends_the_command_and_fairlock() {
         let (holder, pipe) = run(unheard, &redis, &format!("{unheard:?}"), &["--lease", "9s"], STUBBORN);
         (unheard, holder.number(), holder, pipe)
     });
-    redis.stall();
+    redis.stop();
     for (unheard, command, holder, _pipe) in all {
         await_death(command);
         assert_eq!(holder.finish().code, 123, "{unheard:?}");
@@ -87,7 +87,7 @@ fn output_is_kept_for_a_reader_that_comes_late() {
     let script = "exec 2> /dev/null; trap 'echo term' TERM; echo; while :; do sleep 0.1; done";
     let (holder, pipe) = run(Unheard::Full, &redis, "x", &["--lease", "10s"], script);
     holder.line();
-    redis.stall();
+    redis.stop();
     assert_eq!(holder.line(), "term");
     let mut said = String::new();
     pipe.unwrap().read_to_string(&mut said).unwrap();
@@ -143,9 +143,9 @@ fn at_a_stuck_terminal_the_command_is_dead_before_the_next_grant_when_its_lease_
         let redis = Redis::start();
         at_a_stuck_terminal(&redis, stuck, |command, fairlock| {
             let witness = witness(&redis, "x", command);
-            redis.stall();
+            redis.stop();
             await_death(fairlock);
-            redis.resume();
+            redis.cont();
             assert_eq!(witness.line(), "dead", "{stuck:?}");
         });
     }

@@ -45,71 +45,6 @@ fn the_wait_is_shown_in_one_line_and_can_be_interrupted() {
     assert_eq!(terminal.number_after("code "), 0);
 }
 
-#[test]
-fn colours_show_what_matters_unless_they_are_unwanted() {
-    let redis = Redis::start();
-    let _holder = hold(&redis, "x", "the holder");
-    for (variables, colours) in
-        [(&[("NO_COLOR", "")][..], true), (&[("NO_COLOR", "1")], false), (&[("NO_COLOR", ""), ("TERM", "dumb")], false)]
-    {
-        let redis_url = redis.url();
-        let mut all = vec![("REDIS_URL", redis_url.as_str())];
-        all.extend(variables);
-        let mut terminal = Terminal::open(&all);
-        terminal.enter("clear; $F run x -- true");
-        terminal.await_screen(|screen| screen.contains("1st of 1 for x · held ") && screen.contains(" by the holder"));
-        let style = |text: &str| {
-            let styles = (0..24).find_map(|row| {
-                let cells = terminal.cells(row);
-                let line: String = cells.iter().map(|(shown, _)| shown.as_str()).collect();
-                line.contains(" · ").then(|| cells[line[..line.find(text).unwrap()].chars().count()].1)
-            });
-            styles.unwrap()
-        };
-        assert_eq!(style("1st of 1"), if colours { "bold" } else { "" }, "{variables:?}");
-        assert_eq!(style("held"), if colours { "dim" } else { "" }, "{variables:?}");
-        assert_eq!(style("0:0"), "", "{variables:?}");
-        terminal.keys("\x03");
-        terminal.expect("PROMPT> ");
-    }
-}
-
-#[test]
-fn recent_holds_tell_how_long_the_wait_may_last() {
-    if testkit::run::lacks("a history", (6, 2)) {
-        return;
-    }
-    let redis = Redis::start();
-    let client = fairlock::Client::connect(&redis.url()).blocking().unwrap();
-    let lock = client.lock("x").unwrap();
-    lock.record_history(true).blocking().unwrap();
-    let hold = |time: u64| {
-        let guard = lock.acquire().blocking().unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(time));
-        guard.release().blocking().unwrap();
-    };
-    // Too few holds tell nothing of the next ones.
-    let _holder = {
-        hold(10);
-        let holder = self::hold(&redis, "x", "the holder");
-        let waiter = redis.run("x", &[], "true");
-        assert!(waiter.complaint().contains("1st of 1, held "));
-        holder
-    };
-    drop(_holder);
-    for _ in 0..5 {
-        hold(3000);
-    }
-    let _holder = self::hold(&redis, "x", "the holder");
-    let _first = redis.run("x", &[], "true");
-    redis.await_waiting("x", 1);
-    let waiter = redis.run("x", &[], "true");
-    let said = waiter.complaint();
-    // The first waiter and what is left of the holder.
-    let about = |seconds: u64| said.contains(&format!("2nd of 2 (about {seconds}s), held "));
-    assert!((3..=6).any(about), "{said}");
-}
-
 /// Names of real machines, and characters of two columns each.
 #[test]
 fn a_line_that_is_too_long_is_cut_behind_the_clock_and_never_wraps() {
@@ -142,25 +77,6 @@ fn a_line_that_is_too_long_is_cut_behind_the_clock_and_never_wraps() {
     }
 }
 
-#[test]
-fn a_long_name_leaves_room_for_the_holder() {
-    let redis = Redis::start();
-    let name = "ci:a-very-long-name:of-a-lock:reports:2026:nightly";
-    let _holder = hold(&redis, name, "me");
-    for (columns, lines) in
-        [(80, ["1st of 1 for ci:a-very-…6:nightly · held ", " by me"]), (40, ["ci:a-…htly · h", ""])]
-    {
-        for call in ["run", "wait"] {
-            let mut terminal = open(&redis, columns);
-            let command = if call == "run" { " true" } else { "" };
-            terminal.enter(&format!("clear; $F {call} {name}{command}"));
-            let parts = if call == "run" { lines } else { ["ly is held", ""] };
-            terminal.await_screen(|screen| parts.iter().all(|part| screen.contains(part)));
-            terminal.keys("\x03");
-        }
-    }
-}
-
 /// The terminal shows `^C` behind the line, which must not push a part of the line out of reach.
 #[test]
 fn a_line_as_wide_as_the_terminal_is_erased_whole() {
@@ -187,7 +103,7 @@ fn the_clock_ticks_while_redis_is_dead() {
     let mut terminal = open(&redis, 80);
     terminal.enter("clear; $F run x -- true");
     terminal.await_screen(|screen| clock(screen).is_some());
-    redis.stall();
+    redis.stop();
     // A look at the queue is given up after five seconds, and the next one follows. A line that waited for them would
     // show only a sixth of all seconds.
     let mut shown = BTreeSet::new();
@@ -197,7 +113,7 @@ fn the_clock_ticks_while_redis_is_dead() {
     });
     assert!(screen.contains("for x · no Redis server answers"), "{screen}");
     assert!(shown.len() > 9, "{shown:?}");
-    redis.resume();
+    redis.cont();
 }
 
 /// Longer than the client itself waits for an answer.
@@ -208,12 +124,12 @@ fn a_wait_that_takes_nothing_outlives_a_server_that_is_away() {
     let mut terminal = open(&redis, 80);
     terminal.enter("clear; $F wait x; echo code $?");
     terminal.await_screen(|screen| screen.contains("x is held "));
-    redis.stall();
+    redis.stop();
     terminal.await_screen(|screen| screen.contains("waiting for x · no answer from the server"));
     let late = redis.fairlock().args(["wait", "x", "-t", "1"]).output().unwrap();
     assert_eq!(late.status.code(), Some(125), "no server at the start: {late:?}");
     terminal.await_screen(|screen| clock(screen) >= Some(8));
-    redis.resume();
+    redis.cont();
     terminal.await_screen(|screen| screen.contains("x is held "));
     holder.signal(Signal::TERM);
     assert_eq!(terminal.number_after("code "), 0);
@@ -254,19 +170,4 @@ fn a_terminal_that_takes_nothing_does_not_hold_up_the_wait() {
     crate::shared::eventually("the command runs", || done.exists().then_some(()));
     terminal.keys("\x11");
     terminal.expect("PROMPT> ");
-}
-
-#[test]
-fn ctrl_z_stops_the_wait_and_fg_goes_on_waiting() {
-    let redis = Redis::start();
-    let holder = redis.hold("x", &[]);
-    let mut terminal = open(&redis, 80);
-    terminal.enter("$F run x -- echo granted");
-    redis.await_waiting("x", 1);
-    terminal.keys("\x1a");
-    terminal.expect("PROMPT> ");
-    terminal.enter("fg");
-    terminal.expect("run x");
-    holder.signal(Signal::TERM);
-    terminal.expect("granted");
 }

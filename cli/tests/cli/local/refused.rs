@@ -36,18 +36,6 @@ fn a_folder_that_others_can_use_is_refused() {
 }
 
 #[test]
-fn a_path_that_is_too_long_for_a_socket_is_explained() {
-    let place = Place::new();
-    let long = place.folder().join("long/".repeat(30));
-    let mut run = place.fairlock();
-    let finished =
-        Process::spawn(run.env("FAIRLOCK_LOCAL_DIR", &long).args(["run", "--local", "x", "--", "true"])).finish();
-    assert_eq!(finished.code, 125);
-    assert!(finished.stderr.contains("too long") && finished.stderr.contains("FAIRLOCK_LOCAL_DIR"), "{finished:?}");
-    assert!(!place.folder().exists(), "nothing is made in vain");
-}
-
-#[test]
 fn a_missing_redis_server_is_explained() {
     let place = Place::new();
     let mut run = place.fairlock();
@@ -99,17 +87,6 @@ fn a_server_that_ends_while_it_reads_its_data_is_explained() {
     assert_eq!(finished.code, 125);
     assert!(finished.stderr.contains("Bad file format"), "the end of the server's log: {finished:?}");
     assert_eq!(finished.stderr.lines().count(), 1, "nobody waited for an answer of that server: {finished:?}");
-}
-
-#[test]
-fn a_relative_folder_is_refused() {
-    let place = Place::new();
-    let mut run = place.fairlock();
-    run.env("FAIRLOCK_LOCAL_DIR", "private").current_dir(place.root.path());
-    let finished = Process::spawn(run.args(["run", "--local", "x", "--", "true"])).finish();
-    assert_eq!(finished.code, 125);
-    assert!(finished.stderr.contains("absolute"), "{finished:?}");
-    assert!(!place.folder().exists());
 }
 
 #[test]
