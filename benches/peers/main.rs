@@ -1,10 +1,11 @@
 //! The lock compared with others, in turn: `make bench-peers`, which sets them up. README.md tells how to read it.
 //!
 //! Each lock is a program that is told by a line what to do. `cycles N` is answered by the median time of a cycle in
-//! microseconds. `contend N` is answered by the events of N turns, as `testkit::contention` reads them, and a line `end`.
+//! microseconds. `contend N` is answered by the events of N turns, as `contention.rs` reads them, and a line `end`.
 
 #![allow(unreachable_pub, clippy::expect_used, clippy::unwrap_used)]
 
+mod contention;
 #[path = "../kit/mod.rs"]
 mod kit;
 mod peer;
@@ -12,6 +13,7 @@ mod peer;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use contention::{Contention, judge, turns};
 use fairlock::Lock;
 use kit::{
     client::{acquire, connect, release},
@@ -22,7 +24,6 @@ use kit::{
     table::Table,
 };
 use peer::{PEERS, Peer};
-use testkit::contention::{Contention, judge, turns};
 
 const CYCLES: usize = 500;
 const PROCESSES: usize = 4;

@@ -9,7 +9,6 @@
 pub mod certificates;
 pub mod child;
 pub mod cluster;
-pub mod contention;
 pub mod crew;
 pub mod faults;
 pub mod forgery;

@@ -1,6 +1,10 @@
 //! The analyser of `make bench-peers`: histories that it must reject, and what it must find in others.
 
-use testkit::contention::{Contention, Turn, judge};
+#[allow(dead_code, unreachable_pub)]
+#[path = "../../benches/peers/contention.rs"]
+mod analyser;
+
+use analyser::{Contention, Turn, judge};
 
 /// One turn, in milliseconds: when the lock was called for, got and released.
 fn turn(called: u64, got: u64, released: u64) -> Turn {
