@@ -100,19 +100,18 @@ impl Child {
     /// name.
     #[track_caller]
     pub fn spawn_under(wrapper: &[&str], role: &str, args: &[&str]) -> Child {
-        Child::spawn_of(Location::caller(), wrapper, role, args)
+        Child::spawn_of(&module(Location::caller()), wrapper, role, args)
     }
 
-    /// Like `spawn_under`, as a helper of another file than the caller's.
-    #[track_caller]
-    pub(crate) fn spawn_of(file: &Location<'_>, wrapper: &[&str], role: &str, args: &[&str]) -> Child {
+    /// Like `spawn_under`, as a helper of the module with this path.
+    pub(crate) fn spawn_of(module: &str, wrapper: &[&str], role: &str, args: &[&str]) -> Child {
         let args: String = args.iter().flat_map(|arg| [arg, TERMINATOR]).collect();
         let binary = env::current_exe().expect("the path of the running test binary");
         let mut words = wrapper.iter().map(OsStr::new).chain([binary.as_os_str()]);
         let mut command = Command::new(words.next().expect("the binary at least"));
         command
             .args(words)
-            .args(["--exact", &format!("{}child", module(file)), "--nocapture", "--test-threads=1"])
+            .args(["--exact", &format!("{module}child"), "--nocapture", "--test-threads=1"])
             .env(ROLE, role)
             .env(ARGS, args)
             .stdin(Stdio::null())

@@ -9,3 +9,9 @@ mod python;
 mod random_behaviour;
 mod sentinels_and_clusters;
 mod single_server;
+
+/// The processes of all crews.
+#[test]
+fn child() {
+    testkit::crew::child();
+}

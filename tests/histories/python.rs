@@ -8,21 +8,13 @@ use std::time::Duration;
 
 use redis::cmd;
 use testkit::{
-    RedisServer, child,
-    crew::{self, Crew, Fault, Struck, seeds},
+    RedisServer,
+    crew::{Crew, Fault, Struck, fault, seeds},
     history::{Trouble, Wait},
     keys_left, tmp,
 };
 
 use crate::injected::{connections, data, silence};
-
-#[test]
-fn child() {
-    child::main(|role, args| match role {
-        crew::ROLE => crew::member(args),
-        other => panic!("no role {other:?}"),
-    });
-}
 
 /// A Python with the packages that the client needs, in an environment of its own next to the build artifacts.
 fn python() -> Option<PathBuf> {
@@ -97,7 +89,7 @@ fn rolled_back(server: &RedisServer) -> Fault<'_> {
         crew.work(5);
         Struck::during(&[Trouble::Silent, Trouble::LostData], || {
             server.kill();
-            let concerned = crew::fault::concerned(crew).min(1);
+            let concerned = fault::concerned(crew).min(1);
             server.restart();
             concerned
         })
@@ -128,9 +120,9 @@ fn python_and_rust_processes_stand_in_one_queue() {
         crew.suffer(vec![
             killed("Rust processes killed", false, 3),
             killed("Python processes killed", true, 3),
-            crew::fault::holders_killed(2),
-            crew::fault::processes_paused_briefly(3),
-            crew::fault::holders_paused(1),
+            fault::holders_killed(2),
+            fault::processes_paused_briefly(3),
+            fault::holders_paused(1),
             connections::killed(&server, 30),
             connections::scripts_flushed(&server, 10, 5),
             data::flushed(&server, 4),

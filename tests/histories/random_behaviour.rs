@@ -14,21 +14,12 @@ use crate::injected::silence;
 use redis::cmd;
 
 use testkit::{
-    RedisServer, child,
-    crew::{self, Crew, Fault, Report, Struck, fault, seeds},
+    RedisServer,
+    crew::{Crew, Fault, Report, Struck, fault, seeds},
     history::History,
     keys_left,
     state::forget_holder,
 };
-
-/// The helper processes of this file.
-#[test]
-fn child() {
-    child::main(|role, args| match role {
-        crew::ROLE => crew::member(args),
-        other => panic!("no role {other:?}"),
-    });
-}
 
 fn run(seed: u64, work: impl FnOnce(&mut Crew, &RedisServer)) -> Report {
     let server = RedisServer::start();

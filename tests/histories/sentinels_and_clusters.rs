@@ -9,21 +9,12 @@ use std::time::{Duration, Instant};
 
 use crate::injected::{connections, data, promotion, silence, slots, wire};
 use testkit::{
-    Cluster, Proxy, RedisServer, SOON, Sentinels, child, cluster,
-    crew::{self, Crew, Fault, Report, Setup, clock, fault, seeds},
+    Cluster, Proxy, RedisServer, SOON, Sentinels, cluster,
+    crew::{Crew, Fault, Report, Setup, clock, fault, seeds},
     history::Trouble,
     keys_left, run,
     sentinel::{self, MASTER},
 };
-
-/// The helper processes of this file.
-#[test]
-fn child() {
-    child::main(|role, args| match role {
-        crew::ROLE => crew::member(args),
-        other => panic!("no role {other:?}"),
-    });
-}
 
 /// A crew with generous limits, because an election on a busy machine takes time.
 fn crew_of(url: &str, seed: u64) -> Setup {

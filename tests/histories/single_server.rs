@@ -11,20 +11,11 @@ use std::time::{Duration, Instant};
 use crate::injected::{connections, data, memory, messages, silence, time, wire};
 use redis::cmd;
 use testkit::{
-    Proxy, RedisServer, child,
-    crew::{self, Crew, Fault, Setup, fault, seeds},
+    Proxy, RedisServer,
+    crew::{Crew, Fault, Setup, fault, seeds},
     keys_left,
     vclock::WallClock,
 };
-
-/// The helper processes of this file.
-#[test]
-fn child() {
-    child::main(|role, args| match role {
-        crew::ROLE => crew::member(args),
-        other => panic!("no role {other:?}"),
-    });
-}
 
 /// What the judges add to every bound. A client that was cut off looks for the server again after little more than a
 /// second; and a grant to a client that is not back yet lasts a claim.
@@ -48,40 +39,36 @@ fn at_server(seed: u64, server: &RedisServer, faults: Vec<Fault<'_>>) {
     suffer(seed, server, crew.lease(Duration::from_secs(4)), faults);
 }
 
+/// The same at a server without more settings, unless the run has other seeds than this one.
+fn at_plain_server(seed: u64, faults: impl Fn(&RedisServer) -> Vec<Fault<'_>>) {
+    for seed in seeds(&[seed]) {
+        let server = RedisServer::start();
+        at_server(seed, &server, faults(&server));
+    }
+}
+
 #[test]
 fn promises_hold_while_connections_are_killed() {
-    for seed in seeds(&[10]) {
-        let server = RedisServer::start();
-        at_server(seed, &server, vec![connections::killed(&server, 100)]);
-    }
+    at_plain_server(10, |server| vec![connections::killed(server, 100)]);
 }
 
 #[test]
 fn promises_hold_while_scripts_are_flushed() {
-    for seed in seeds(&[11]) {
-        let server = RedisServer::start();
-        at_server(seed, &server, vec![connections::scripts_flushed(&server, 50, 50)]);
-    }
+    at_plain_server(11, |server| vec![connections::scripts_flushed(server, 50, 50)]);
 }
 
 #[test]
 fn promises_hold_while_the_server_is_stopped() {
-    for seed in seeds(&[12]) {
-        let server = RedisServer::start();
-        let faults =
-            vec![silence::stopped(&server, silence::briefly, 4), silence::stopped(&server, silence::for_long, 2)];
-        at_server(seed, &server, faults);
-    }
+    at_plain_server(12, |server| {
+        vec![silence::stopped(server, silence::briefly, 4), silence::stopped(server, silence::for_long, 2)]
+    });
 }
 
 #[test]
 fn promises_hold_while_the_server_is_paused() {
-    for seed in seeds(&[13]) {
-        let server = RedisServer::start();
-        let faults =
-            vec![silence::paused(&server, silence::briefly, 4), silence::paused(&server, silence::for_long, 2)];
-        at_server(seed, &server, faults);
-    }
+    at_plain_server(13, |server| {
+        vec![silence::paused(server, silence::briefly, 4), silence::paused(server, silence::for_long, 2)]
+    });
 }
 
 #[test]
@@ -105,26 +92,17 @@ fn promises_hold_when_a_killed_server_keeps_its_data() {
 
 #[test]
 fn promises_hold_when_a_killed_server_loses_its_latest_data() {
-    for seed in seeds(&[16]) {
-        let server = RedisServer::start();
-        at_server(seed, &server, vec![data::rolled_back(&server, 3)]);
-    }
+    at_plain_server(16, |server| vec![data::rolled_back(server, 3)]);
 }
 
 #[test]
 fn promises_hold_when_a_killed_server_loses_its_data() {
-    for seed in seeds(&[17]) {
-        let server = RedisServer::start();
-        at_server(seed, &server, vec![data::restarted_empty(&server, 3)]);
-    }
+    at_plain_server(17, |server| vec![data::restarted_empty(server, 3)]);
 }
 
 #[test]
 fn promises_hold_when_the_server_is_flushed() {
-    for seed in seeds(&[18]) {
-        let server = RedisServer::start();
-        at_server(seed, &server, vec![data::flushed(&server, 4)]);
-    }
+    at_plain_server(18, |server| vec![data::flushed(server, 4)]);
 }
 
 /// Leases that are long compared with the liveness, so that the recovery alone would not wait for their renewals; and
@@ -141,18 +119,12 @@ fn promises_hold_when_the_server_is_flushed_again_and_again() {
 
 #[test]
 fn promises_hold_while_messages_are_forged() {
-    for seed in seeds(&[25]) {
-        let server = RedisServer::start();
-        at_server(seed, &server, vec![messages::forged(&server, 100)]);
-    }
+    at_plain_server(25, |server| vec![messages::forged(server, 100)]);
 }
 
 #[test]
 fn promises_hold_while_the_server_is_out_of_memory() {
-    for seed in seeds(&[19]) {
-        let server = RedisServer::start();
-        at_server(seed, &server, vec![memory::out_of_memory(&server, silence::for_long, 2)]);
-    }
+    at_plain_server(19, |server| vec![memory::out_of_memory(server, silence::for_long, 2)]);
 }
 
 #[test]

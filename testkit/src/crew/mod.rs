@@ -2,12 +2,10 @@
 //! history is judged at the end.
 //!
 //! ```ignore
+//! // In the `main.rs` of the test binary:
 //! #[test]
 //! fn child() {
-//!     testkit::child::main(|role, args| match role {
-//!         crew::ROLE => crew::member(args),
-//!         other => panic!("no role {other}"),
-//!     });
+//!     testkit::crew::child();
 //! }
 //!
 //! let mut crew = Crew::at(&server).seed(7).start();
@@ -33,17 +31,20 @@ mod wake;
 
 use std::{
     collections::BTreeMap,
-    panic::Location,
     time::{Duration, Instant},
 };
 
 use fairlock::Client;
 use fastrand::Rng;
 
-use self::{clock::ClockMarks, member::Orders, notes::Notes, turn::Brief};
+use self::{
+    clock::ClockMarks,
+    member::{Orders, member},
+    notes::Notes,
+    turn::Brief,
+};
 pub use self::{
     fault::{Fault, Struck},
-    member::member,
     report::Report,
     setup::Setup,
 };
@@ -53,8 +54,10 @@ use super::{
     say,
 };
 
-/// The role of the crew's processes, for `child::main`.
-pub const ROLE: &str = "crew member";
+/// The body of the test `child` in the `main.rs` of a binary with crews: their processes run it.
+pub fn child() {
+    super::child::main(|_, args| member(args));
+}
 
 /// How long a process may take to end by itself, and a fault to hit as often as it should.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -79,7 +82,6 @@ struct Member {
 }
 
 pub struct Crew {
-    helpers: &'static Location<'static>,
     orders: Orders,
     terms: Terms,
     patience: Duration,
@@ -94,13 +96,11 @@ pub struct Crew {
 
 impl Crew {
     /// 4 processes with 8 waiters each, at this server, however its clients get there.
-    #[track_caller]
     pub fn at(server: &RedisServer) -> Setup {
         Crew::of(&server.url()).clock(clock::of_url(&server.admin_url()))
     }
 
     /// The same at any URL.
-    #[track_caller]
     pub fn of(url: &str) -> Setup {
         Setup::at(url)
     }
@@ -258,7 +258,7 @@ impl Crew {
         let args = self.orders.to_args();
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
         let command: Vec<&str> = self.foreign.iter().filter(|_| is_foreign).map(String::as_str).collect();
-        let child = Child::spawn_of(self.helpers, &command, ROLE, &args);
+        let child = Child::spawn_of("", &command, "crew member", &args);
         self.members.push(Member { name: self.orders.name(), child, stopped_until: None, is_foreign });
         self.orders.number += 1;
     }

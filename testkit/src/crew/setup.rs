@@ -1,6 +1,6 @@
 //! How a crew is set up before it starts.
 
-use std::{collections::BTreeMap, panic::Location, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 
 use fastrand::Rng;
 
@@ -21,8 +21,6 @@ const LATENESS: Duration = Duration::from_secs(2);
 /// The make-up of a crew. The defaults are short enough for waiters behind dead processes to be served within a test,
 /// and long compared to the delays of a busy machine.
 pub struct Setup {
-    /// The file with the test `child`, which its processes run.
-    helpers: &'static Location<'static>,
     orders: Orders,
     processes: usize,
     slack: Duration,
@@ -32,7 +30,6 @@ pub struct Setup {
 }
 
 impl Setup {
-    #[track_caller]
     pub(super) fn at(url: &str) -> Setup {
         let orders = Orders {
             url: url.to_owned(),
@@ -49,7 +46,6 @@ impl Setup {
             any_times: false,
         };
         Setup {
-            helpers: Location::caller(),
             orders,
             processes: 4,
             slack: Duration::from_secs(3),
@@ -138,7 +134,7 @@ impl Setup {
 
     #[track_caller]
     pub fn start(self) -> Crew {
-        let Setup { helpers, mut orders, processes, slack, patience, clock, foreign } = self;
+        let Setup { mut orders, processes, slack, patience, clock, foreign } = self;
         // Next to the build artifacts, where it is easy to find after a failure. The process id and a counter keep runs
         // apart.
         let file = format!("crew-{}-{}-{}.history", orders.seed, std::process::id(), now_ns());
@@ -158,7 +154,7 @@ impl Setup {
         let clock = ClockMarks::start(&orders.history, clock.unwrap_or_else(|| clock::of_url(&orders.url)));
         let rng = Rng::with_seed(orders.seed);
         let (members, struck) = (Vec::new(), BTreeMap::new());
-        let mut crew = Crew { helpers, orders, terms, patience, record, clock, rng, members, struck, foreign };
+        let mut crew = Crew { orders, terms, patience, record, clock, rng, members, struck, foreign };
         (0..processes).for_each(|number| crew.hire(!crew.foreign.is_empty() && number % 2 == 1));
         crew
     }
