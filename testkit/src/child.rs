@@ -81,6 +81,19 @@ pub fn alone(test: &str, body: impl FnOnce()) {
     assert!(status.success() && said.contains("1 passed"), "{name} failed in a process of its own: {status}");
 }
 
+/// Tests that run [`alone`], each with the function that is its body.
+#[macro_export]
+macro_rules! alone {
+    ($($test:ident: $body:ident;)*) => {
+        $(
+            #[test]
+            fn $test() {
+                $crate::child::alone(stringify!($test), $body);
+            }
+        )*
+    };
+}
+
 /// A helper process; killed when dropped, and also when the test process itself is killed.
 #[derive(Debug)]
 pub struct Child {

@@ -1,16 +1,22 @@
 //! Events and spans of `tracing`: at which level, with which fields, and how often.
 
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use fairlock::{Client, LockOptions, compat::KeyedMutex};
-use testkit::{Proxy, RedisServer, SOON, child::alone, eventually, keys_left, quiet, soon};
+use testkit::{Proxy, RedisServer, SOON, alone, eventually, keys_left, quiet, soon};
 use tracing::{Level, level_filters::LevelFilter};
 
 use crate::collector::{Collector, mark};
 
-#[test]
-fn a_wait_and_a_hold_are_told_from_the_call_to_the_release() {
-    alone("a_wait_and_a_hold_are_told_from_the_call_to_the_release", wait_and_hold);
+alone! {
+    a_wait_and_a_hold_are_told_from_the_call_to_the_release: wait_and_hold;
+    a_job_runs_in_a_span_with_lock_and_token: run_a_job;
+    a_job_under_several_locks_runs_in_the_spans_of_all_of_them: run_a_job_under_several;
+    the_release_of_a_dropped_guard_is_told: drop_guards;
+    a_loss_is_told_once_whether_or_not_anybody_watches: lose_leases;
+    many_losses_at_once_are_all_told: lose_many;
+    why_an_acquire_was_not_granted_is_told: fail_to_acquire;
+    locks_that_work_log_nothing_at_level_info: collect_info;
 }
 
 #[tokio::main]
@@ -61,11 +67,6 @@ async fn wait_and_hold() {
     keys_left(&server);
 }
 
-#[test]
-fn a_job_runs_in_a_span_with_lock_and_token() {
-    alone("a_job_runs_in_a_span_with_lock_and_token", run_a_job);
-}
-
 #[tokio::main]
 async fn run_a_job() {
     let server = RedisServer::start();
@@ -100,11 +101,6 @@ async fn run_a_job() {
     keys_left(&server);
 }
 
-#[test]
-fn a_job_under_several_locks_runs_in_the_spans_of_all_of_them() {
-    alone("a_job_under_several_locks_runs_in_the_spans_of_all_of_them", run_a_job_under_several);
-}
-
 #[tokio::main]
 async fn run_a_job_under_several() {
     let server = RedisServer::start();
@@ -136,11 +132,6 @@ async fn run_a_job_under_several() {
     keys_left(&server);
 }
 
-#[test]
-fn the_release_of_a_dropped_guard_is_told() {
-    alone("the_release_of_a_dropped_guard_is_told", drop_guards);
-}
-
 #[tokio::main]
 async fn drop_guards() {
     let server = RedisServer::builder().alone().start();
@@ -163,11 +154,6 @@ async fn drop_guards() {
     server.cont();
     drop((lock, client));
     keys_left(&server);
-}
-
-#[test]
-fn a_loss_is_told_once_whether_or_not_anybody_watches() {
-    alone("a_loss_is_told_once_whether_or_not_anybody_watches", lose_leases);
 }
 
 #[tokio::main]
@@ -197,11 +183,6 @@ async fn lose_leases() {
     keys_left(&server);
 }
 
-#[test]
-fn many_losses_at_once_are_all_told() {
-    alone("many_losses_at_once_are_all_told", lose_many);
-}
-
 #[tokio::main]
 async fn lose_many() {
     const MANY: usize = 1500;
@@ -214,11 +195,6 @@ async fn lose_many() {
     client.panic_keeper();
     eventually("every loss is told", SOON, || events.of("lease lost").len() == MANY);
     drop(guards);
-}
-
-#[test]
-fn why_an_acquire_was_not_granted_is_told() {
-    alone("why_an_acquire_was_not_granted_is_told", fail_to_acquire);
 }
 
 #[tokio::main]
@@ -252,11 +228,6 @@ async fn fail_to_acquire() {
 }
 
 /// An operator who reads `info` hears of servers that went and came back, and of losses; not of the traffic.
-#[test]
-fn locks_that_work_log_nothing_at_level_info() {
-    alone("locks_that_work_log_nothing_at_level_info", collect_info);
-}
-
 #[tokio::main]
 async fn collect_info() {
     let server = RedisServer::builder().alone().start();
@@ -283,28 +254,6 @@ async fn collect_info() {
     assert!(lost.message.starts_with("the connection was lost"), "{lost:?}");
     assert_eq!((lost.level, events.all().len()), (Level::WARN, 2));
     lost.has("client", &told.fields["client"]);
-    drop((lock, client));
-    keys_left(&server);
-}
-
-#[tokio::test]
-async fn a_guard_knows_when_it_was_granted_and_how_long_that_took() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).await.unwrap();
-    let lock = client.lock("jobs").unwrap();
-    let before = SystemTime::now();
-    let first = lock.acquire().await.unwrap();
-    let waiting = lock.enqueue().await.unwrap();
-    let slept = Duration::from_millis(50);
-    eventually("time passes", SOON, || first.granted_at().elapsed().unwrap() > slept);
-    first.release().await.unwrap();
-    let guard = waiting.await.unwrap();
-    let now = SystemTime::now();
-    assert!(guard.waited() >= slept / 2 && guard.waited() <= now.duration_since(before).unwrap(), "{guard:?}");
-    // The difference between two clocks is read, and neither ticks exactly.
-    let tick = Duration::from_millis(2);
-    assert!(guard.granted_at() + tick >= before + guard.waited() && guard.granted_at() <= now + tick, "{guard:?}");
-    guard.release().await.unwrap();
     drop((lock, client));
     keys_left(&server);
 }

@@ -3,13 +3,15 @@
 use std::time::{Duration, Instant};
 
 use fairlock::{Client, LockOptions};
-use testkit::{Proxy, RedisServer, SOON, child::alone, eventually, keys_left};
+use testkit::{Proxy, RedisServer, SOON, alone, eventually, keys_left};
 
 use crate::recorder::Recorded;
 
-#[test]
-fn waits_and_holds_are_counted_and_timed() {
-    alone("waits_and_holds_are_counted_and_timed", count_waits_and_holds);
+alone! {
+    waits_and_holds_are_counted_and_timed: count_waits_and_holds;
+    acquires_that_fail_are_counted_by_their_reason: count_failures;
+    losses_reconnects_and_late_renewals_are_counted: count_troubles;
+    locks_are_told_apart_only_if_the_caller_says_so: label_locks;
 }
 
 #[tokio::main]
@@ -40,11 +42,6 @@ async fn count_waits_and_holds() {
     keys_left(&server);
 }
 
-#[test]
-fn acquires_that_fail_are_counted_by_their_reason() {
-    alone("acquires_that_fail_are_counted_by_their_reason", count_failures);
-}
-
 #[tokio::main]
 async fn count_failures() {
     let server = RedisServer::start();
@@ -68,11 +65,6 @@ async fn count_failures() {
     assert!(recorded.keys().iter().all(|key| !key.contains("losses")), "{:?}", recorded.keys());
     drop((guard, lock, client));
     keys_left(&server);
-}
-
-#[test]
-fn losses_reconnects_and_late_renewals_are_counted() {
-    alone("losses_reconnects_and_late_renewals_are_counted", count_troubles);
 }
 
 #[tokio::main]
@@ -122,11 +114,6 @@ async fn count_troubles() {
     // Before the client ends: it waits no longer than a quarter of a second for a connection to give the lease back.
     keys_left(&server);
     drop((lock, client));
-}
-
-#[test]
-fn locks_are_told_apart_only_if_the_caller_says_so() {
-    alone("locks_are_told_apart_only_if_the_caller_says_so", label_locks);
 }
 
 #[tokio::main]
