@@ -76,27 +76,7 @@ fn timeline_page_and_json_show_the_same_grants() {
     assert!(page.contains("prefers-color-scheme: dark") && page.matches("<g><title>").count() == 4, "{page}");
     assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;") && !page.contains("<script"), "{page}");
     assert!(!page.contains("http") && !page.contains("src="), "it needs nothing else: {page}");
-    assert!(page.contains("class=\"bad\"") && page.contains("class=\"waited\""), "{page}");
-    assert!(page.contains("(UTC)") && !page.contains(">owner<"), "no run names an owner: {page}");
-    let ticks = page.split("text-anchor=\"middle\">").skip(1).map(|tick| tick.split('<').next().unwrap().len());
-    assert!(ticks.eq([8; 3]), "a time of a day says no date: {page}");
-    assert_well_formed(&page);
     assert_eq!(printed(&history(&redis, &["deploy <1>", "--out", "-", "--count", "1"])).matches("<g>").count(), 1);
-}
-
-/// Each element is closed in its turn.
-fn assert_well_formed(page: &str) {
-    let mut open = Vec::new();
-    for tag in page.split('<').skip(1) {
-        let tag = tag.split('>').next().unwrap();
-        let name = tag.trim_start_matches('/').split_whitespace().next().unwrap();
-        if tag.starts_with('/') {
-            assert_eq!(open.pop(), Some(name), "{page}");
-        } else if !tag.ends_with('/') && !tag.starts_with('!') && name != "meta" {
-            open.push(name);
-        }
-    }
-    assert!(open.is_empty(), "{open:?}");
 }
 
 #[test]

@@ -319,29 +319,3 @@ fn looking_on_starts_no_server_and_leaves_nothing() {
     assert_eq!(look(&["status", "x"]).code, 1);
     assert!(place.server().is_none());
 }
-
-#[test]
-fn data_of_the_private_server_survive_a_crash() {
-    if testkit::run::lacks("a folder for the journal", (7, 0)) {
-        return;
-    }
-    let place = Place::new();
-    let token = || place.run("echo $FAIRLOCK_TOKEN").finish().stdout.trim().parse::<u64>().unwrap();
-    let before = token();
-    let server = place.server().unwrap();
-    // The journal is written every second.
-    eventually("the journal has it", || {
-        let journal = Command::new("sh")
-            .arg("-c")
-            .arg("cat appendonlydir/*.incr.aof")
-            .current_dir(place.folder())
-            .output()
-            .ok()?;
-        (journal.stdout.len() > 100).then_some(())
-    });
-    signal(server, Signal::KILL);
-    await_death(server);
-    assert!(place.folder().join("redis.sock").exists(), "a stale socket");
-    assert!(token() > before);
-    assert_ne!(place.server(), Some(server));
-}

@@ -36,18 +36,6 @@ fn a_folder_that_others_can_use_is_refused() {
 }
 
 #[test]
-fn a_missing_redis_server_is_explained() {
-    let place = Place::new();
-    let mut run = place.fairlock();
-    let finished =
-        Process::spawn(run.env("PATH", "/nonexistent").args(["run", "--local", "x", "--", "/bin/true"])).finish();
-    assert_eq!(finished.code, 125);
-    for help in ["redis-server", "apt install", "--redis"] {
-        assert!(finished.stderr.contains(help), "{finished:?}");
-    }
-}
-
-#[test]
 fn a_server_that_does_not_start_is_explained() {
     if testkit::run::lacks("a folder for the journal", (7, 0)) {
         return;
