@@ -14,4 +14,3 @@ mod reconnects;
 mod sigpipe;
 mod suspended_time;
 mod unreachable;
-mod warnings;
