@@ -252,7 +252,15 @@ impl Future for Enqueue {
 /// If it is dropped, the waiter leaves the queue, and a grant that is on its way is released.
 ///
 /// # Examples
-/// See [`Enqueue`].
+/// ```no_run
+/// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
+/// let waiting = lock.enqueue().await?; // has a ticket
+/// println!("place {} in line", waiting.position().await?);
+/// let guard = waiting.await?;
+/// # drop(guard);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "the place in the queue is given up as soon as this is dropped"]
 pub struct Waiting {
     ticket: Ticket,

@@ -1,6 +1,5 @@
 //! The errors of each operation. Every message says what was found, what it means, or what to change.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,13 +7,33 @@ use crate::inspect::Holder;
 
 mod cause;
 mod connect;
+mod lost;
 mod option;
+mod words;
 
 pub use cause::Cause;
 pub use connect::ConnectError;
+pub use lost::{Lost, LostReason};
 pub use option::InvalidOption;
+pub(crate) use words::brief;
+use words::{at, because, held_by, unavailable, within};
 
 /// Several locks were not acquired together, or not held together to the end of a job. None of them is held.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(client: fairlock::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// use std::time::Duration;
+/// use fairlock::error::LockAllError;
+///
+/// match client.lock_all(["account:7", "account:3"])?.timeout(Duration::from_secs(5)).await {
+///     Ok(_guard) => {}
+///     Err(LockAllError::Acquire { name, error, .. }) => println!("{name} was the one: {error}"),
+///     Err(other) => return Err(other.into()),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LockAllError {
@@ -34,6 +53,17 @@ pub enum LockAllError {
 }
 
 /// Failures that are common to all operations.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(lock: fairlock::Lock) {
+/// use fairlock::error::{AcquireError, Fault};
+///
+/// if let Err(AcquireError::Fault(Fault::Forked)) = lock.acquire().await {
+///     // A worker that was forked after its parent had connected: it needs a client of its own.
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
@@ -101,6 +131,24 @@ pub enum Fault {
 }
 
 /// An acquire did not get the lock. Its place in the queue was given up.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(lock: fairlock::Lock) -> u16 {
+/// use std::time::Duration;
+/// use fairlock::error::AcquireError;
+///
+/// match lock.acquire().timeout(Duration::from_millis(800)).await {
+///     Ok(_guard) => 200,
+///     Err(AcquireError::QueueFull { .. }) => 429,
+///     Err(AcquireError::Timeout { .. }) => 503,
+///     Err(error) => {
+///         eprintln!("{error}"); // says what was found, and what to change
+///         500
+///     }
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
@@ -110,7 +158,8 @@ pub enum AcquireError {
     Timeout {
         /// How long it waited.
         waited: Duration,
-        /// The last known position in the queue: 1 for the first waiter.
+        /// The last position in the queue that the client heard of, 1 for the first waiter: when it joined, or at a
+        /// heartbeat, a third of the liveness ago at most. Others may have been served since.
         position: Option<u64>,
         /// The last error, if the server could not be reached.
         #[source]
@@ -145,6 +194,23 @@ pub enum AcquireError {
 }
 
 /// A try did not get the lock.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
+/// use fairlock::error::TryAcquireError;
+///
+/// match lock.try_acquire().await {
+///     Ok(_guard) => {}
+///     Err(TryAcquireError::Busy { holders, waiting, .. }) => {
+///         let holder = holders.first().map_or("nobody", |holder| &holder.label);
+///         println!("held by {holder}, {waiting} waiting");
+///     }
+///     Err(other) => return Err(other.into()),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TryAcquireError {
@@ -179,68 +245,21 @@ pub enum TryAcquireError {
     Fault(#[from] Fault),
 }
 
-/// The lease is over, or about to be: stop using what the lock protects.
-#[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Lost {
-    /// The lock.
-    pub name: Arc<str>,
-    /// The fencing token of the lease.
-    pub token: u64,
-    /// Why.
-    pub reason: LostReason,
-}
-
-impl fmt::Display for Lost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, token, reason } = self;
-        write!(f, "the lease of the lock {name:?} with token {token} is lost: {reason}")
-    }
-}
-
-impl std::error::Error for Lost {
-    /// That of the reason, which the message has already.
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        self.reason.source()
-    }
-}
-
-/// Why a lease is lost.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum LostReason {
-    /// It was not renewed in time.
-    #[error("it was not renewed in time{}", because(.cause))]
-    #[non_exhaustive]
-    NotRenewed {
-        /// The last error, if there was one.
-        #[source]
-        cause: Option<Cause>,
-    },
-    /// The lease has ended on the server.
-    #[error("it has ended on the server")]
-    Ended,
-    /// An operator broke it.
-    #[error("an operator broke it")]
-    Broken,
-    /// It was held for the configured `max_hold`.
-    #[error("it was held for the configured `max_hold`")]
-    MaxHold,
-    /// The client was closed.
-    #[error("the client was closed")]
-    Closed,
-    /// It was released, with `release` or by dropping its guard.
-    #[error("it was released")]
-    Released,
-    /// The client's thread has panicked, which is a bug.
-    #[error("the client's thread has panicked")]
-    KeeperPanicked,
-    /// The guard belongs to the parent process.
-    #[error("the guard belongs to the parent process")]
-    Forked,
-}
-
 /// A release that was not confirmed as the regular end of the hold.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(guard: fairlock::Guard) -> Result<(), fairlock::error::ReleaseError> {
+/// use fairlock::error::ReleaseError;
+///
+/// match guard.release().await {
+///     // The work is done. Its lock is given back in the background, or ends by itself.
+///     Err(ReleaseError::Unknown { .. }) => Ok(()),
+///     // Another holder may have been at work before this one had finished.
+///     held_to_the_end => held_to_the_end,
+/// }
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
@@ -261,6 +280,20 @@ pub enum ReleaseError {
 }
 
 /// A renewal did not prolong the lease.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(guard: fairlock::Guard) -> Result<(), fairlock::error::RenewError> {
+/// use fairlock::error::RenewError;
+///
+/// match guard.renew().await {
+///     // No answer: the lease goes on until its end, and `guard.lost()` tells before it comes.
+///     Err(RenewError::Fault(fault)) => println!("not renewed yet: {fault}"),
+///     renewed_or_lost => renewed_or_lost?,
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RenewError {
@@ -276,6 +309,20 @@ pub enum RenewError {
 }
 
 /// A job of [`run`](crate::Acquire::run) was not run, or not to its end under the lease.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
+/// use fairlock::error::RunError;
+///
+/// match lock.acquire().run(|held| async move { held.token() }).await {
+///     Ok(token) => println!("done under token {token}"),
+///     Err(RunError::Lost(lost)) => println!("dropped halfway: {lost}"),
+///     Err(never_begun) => return Err(never_begun.into()),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RunError {
@@ -288,6 +335,20 @@ pub enum RunError {
 }
 
 /// A job of a [try](crate::TryAcquire::run) was not run, or not to its end under the lease.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
+/// use fairlock::error::{TryAcquireError, TryRunError};
+///
+/// match lock.try_acquire().run(|_held| async { /* the job */ }).await {
+///     Ok(()) => println!("done"),
+///     Err(TryRunError::Acquire(TryAcquireError::Busy { .. })) => println!("another host does it"),
+///     Err(other) => return Err(other.into()),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TryRunError {
@@ -297,49 +358,4 @@ pub enum TryRunError {
     /// The lease was lost before the job had ended. The job was cancelled, or it ended too late.
     #[error(transparent)]
     Lost(#[from] Lost),
-}
-
-/// A duration for people, without nanoseconds. A millisecond at least, because "0ns" reads like an error.
-pub(crate) fn brief(duration: &Duration) -> String {
-    let rounded = match duration {
-        short if short.as_secs() == 0 => Duration::from_millis(short.subsec_millis().max(1).into()),
-        middling if middling.as_secs() < 10 => {
-            Duration::from_millis((middling.as_millis() / 100 * 100).try_into().unwrap_or(0))
-        }
-        long => Duration::from_secs(long.as_secs()),
-    };
-    format!("{rounded:?}")
-}
-
-fn unavailable(waited: &Duration, cause: &Option<Cause>) -> String {
-    let waited = brief(waited);
-    match cause {
-        Some(cause) => format!("no result from the server within {waited}: {cause}"),
-        None => format!("no answer from the server within {waited}"),
-    }
-}
-
-/// An acquire without time to wait is a try.
-fn within(waited: &Duration) -> String {
-    if waited.is_zero() { "at once".to_owned() } else { format!("within {}", brief(waited)) }
-}
-
-fn because(cause: &Option<Cause>) -> String {
-    cause.as_ref().map_or_else(String::new, |cause| format!(" (last error: {cause})"))
-}
-
-fn at(position: &Option<u64>) -> String {
-    position.map_or_else(String::new, |position| format!(", last known at position {position} of the queue"))
-}
-
-fn held_by(holders: &[Holder], recovering_for: &Option<Duration>) -> String {
-    match (holders.first(), recovering_for) {
-        (Some(holder), _) => {
-            format!("held by {:?} for another {} unless renewed", holder.label, brief(&holder.remaining))
-        }
-        (None, Some(longest)) => {
-            format!("nothing is granted for up to {} because the server lost data", brief(longest))
-        }
-        (None, None) => "free, but its waiters are first".into(),
-    }
 }

@@ -3,6 +3,16 @@
 use std::time::{Duration, SystemTime};
 
 /// The latest grants of a lock whose leases have ended, as [`Lock::history`](crate::Lock::history) reads them.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(lock: fairlock::Lock) -> Result<(), fairlock::error::Fault> {
+/// let history = lock.history(100).await?;
+/// let longest = history.grants.iter().map(|grant| grant.waited).max();
+/// println!("recorded: {}, longest wait: {longest:?}", history.recorded);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct History {
@@ -13,6 +23,16 @@ pub struct History {
 }
 
 /// A grant whose lease has ended.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(lock: fairlock::Lock) -> Result<(), fairlock::error::Fault> {
+/// for grant in lock.history(10).await?.grants {
+///     println!("{} waited {:?} and held it for {:?}", grant.label, grant.waited, grant.held);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PastGrant {
@@ -40,6 +60,18 @@ impl PastGrant {
 }
 
 /// How a lease ended.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(lock: fairlock::Lock) -> Result<(), fairlock::error::Fault> {
+/// use fairlock::state::EndedAs;
+///
+/// let grants = lock.history(100).await?.grants;
+/// let died = grants.iter().filter(|grant| grant.ended == EndedAs::Expired).count();
+/// println!("{died} of {} holders died or were cut off", grants.len());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EndedAs {

@@ -3,6 +3,19 @@
 use std::time::Duration;
 
 /// The holder of a lock.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(lock: fairlock::Lock) -> Result<(), fairlock::error::Fault> {
+/// for holder in lock.inspect().await?.holders {
+///     println!("{} has held it for {:?}", holder.label, holder.held_for);
+///     if !holder.confirmed {
+///         println!("and has not answered since it was granted the lock: it may be dead");
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Holder {
@@ -28,6 +41,16 @@ pub struct Holder {
 }
 
 /// One waiter in the queue of a lock.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(lock: fairlock::Lock) -> Result<(), fairlock::error::Fault> {
+/// for (place, waiter) in lock.inspect().await?.queue.iter().enumerate() {
+///     println!("{}. {} waits for {:?}{}", place + 1, waiter.label, waiter.waited, if waiter.alive { "" } else { ", silent" });
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct QueuedWaiter {
@@ -46,6 +69,19 @@ pub struct QueuedWaiter {
 }
 
 /// The state of a lock at one moment. The queue is read in pages, so it may move between two of them.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(lock: fairlock::Lock) -> Result<(), fairlock::error::Fault> {
+/// let state = lock.inspect().await?;
+/// match (state.holders.first(), state.recovering_for) {
+///     (Some(holder), _) => println!("held by {}, {} waiting", holder.label, state.waiting),
+///     (None, Some(time)) => println!("the server lost data: nothing is granted for {time:?} at most"),
+///     (None, None) => println!("free"),
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LockState {
@@ -61,6 +97,21 @@ pub struct LockState {
 
 /// The result of [`Lock::break_lease`](crate::Lock::break_lease) and
 /// [`Lock::force_break_lease`](crate::Lock::force_break_lease).
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(lock: fairlock::Lock) -> Result<(), fairlock::error::Fault> {
+/// use fairlock::state::BreakOutcome;
+///
+/// if let Some(holder) = lock.inspect().await?.holders.first() {
+///     match lock.break_lease(holder.token).await? {
+///         BreakOutcome::Told { remaining, .. } => println!("{} was told; over in {remaining:?}", holder.label),
+///         other => println!("nothing to break any more: {other:?}"),
+///     }
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum BreakOutcome {

@@ -221,6 +221,20 @@ impl fmt::Debug for LockAll {
 /// Holds several locks until it is dropped or a lease of them is lost. Made by [`Client::lock_all`].
 ///
 /// Dropping it releases all of them in the background. [`LockAll`] has an example.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(client: fairlock::Client) -> Result<(), Box<dyn std::error::Error>> {
+/// # async fn transfer() {}
+/// let guard = client.lock_all(["account:7", "account:3"])?.await?;
+/// tokio::select! {
+///     lost = guard.lost() => return Err(lost.into()), // of whichever lock
+///     () = transfer() => {}
+/// }
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "the locks are released as soon as their guard is dropped"]
 #[derive(Debug)]
 pub struct AllGuard {

@@ -12,6 +12,18 @@ use crate::operation::Operation;
 use crate::protocol::WireId;
 
 /// The outcome of [`refresh`].
+///
+/// # Examples
+/// ```no_run
+/// # async fn example(guard: fairlock::Guard) -> Result<(), fairlock::error::RenewError> {
+/// use fairlock::compat::{Refreshed, refresh};
+///
+/// if refresh(&guard).await? == Refreshed::Renewed {
+///     println!("another {:?}", guard.remaining());
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refreshed {

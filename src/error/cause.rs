@@ -11,6 +11,18 @@ use std::sync::Arc;
 /// [`std::io::Error`]. It is the [`source`](Error::source) of the error that has it, and part of its message.
 ///
 /// Two causes are equal if their messages are.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example() {
+/// use std::{error::Error as _, io};
+///
+/// if let Err(error) = fairlock::Client::connect("redis://127.0.0.1/").await {
+///     let refused = error.source().and_then(|cause| cause.downcast_ref::<io::Error>());
+///     println!("{:?}", refused.map(io::Error::kind));
+/// }
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Cause(Arc<dyn Error + Send + Sync>);
 

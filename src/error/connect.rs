@@ -5,6 +5,22 @@ use super::{Cause, InvalidOption};
 /// Connecting failed. Nothing was left on the server.
 ///
 /// `docs/errors.md` says for each of these whether an acquire waits for it to pass or fails at once.
+///
+/// # Examples
+/// ```no_run
+/// # async fn example() -> Result<(), fairlock::error::ConnectError> {
+/// let client = loop {
+///     match fairlock::Client::connect("redis://127.0.0.1/").await {
+///         Ok(client) => break client,
+///         Err(error) if error.is_transient() => eprintln!("{error}; trying again"),
+///         Err(error) => return Err(error),
+///     }
+///     tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+/// };
+/// # drop(client);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
@@ -159,9 +175,10 @@ pub enum ConnectError {
         #[source]
         cause: Cause,
     },
-    /// The server does not speak the protocol that the lock needs.
+    /// The server does not speak the protocol that locks need: it is older than Redis 6.0, or a service without RESP3.
     #[error(
-        "the server at {address} is too old ({version}): Redis 6.0 or Valkey is needed, for RESP3 and for scripts with effects"
+        "the server at {address} is too old or does not speak RESP3 ({version}): Redis 6.0 or Valkey is needed, and a \
+         service must allow HELLO"
     )]
     #[non_exhaustive]
     TooOld {

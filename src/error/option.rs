@@ -3,6 +3,16 @@
 use std::time::Duration;
 
 /// A name or an option that cannot work. Nothing was sent to the server.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use fairlock::{LockOptions, error::InvalidOption};
+///
+/// let options = LockOptions::new().lease(Duration::from_secs(5)).renew_every(Duration::from_secs(5));
+/// let error = options.check("reports").unwrap_err();
+/// assert!(matches!(error, InvalidOption::RenewalTooLate { .. }), "{error}");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidOption {

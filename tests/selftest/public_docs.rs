@@ -5,18 +5,40 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// These files are not for users: they are hidden, or behind a feature for this crate's own tests.
-const HIDDEN: [&str; 2] = ["testing.rs", "operator.rs"];
+const HIDDEN: [&str; 3] = ["testing.rs", "operator.rs", "clock.rs"];
 
 #[test]
 fn operations_name_errors_costs_and_cancel_safety() {
+    let sources = sources();
+    let wrong: Vec<String> = sources.iter().flat_map(|path| complaints(path)).collect();
+    assert!(sources.len() > 10 && wrong.is_empty(), "{wrong:#?}");
+}
+
+/// A page of rustdoc about a type is often the first that a reader sees of it.
+#[test]
+fn each_public_type_has_an_example() {
+    let (mut types, mut without) = (0, Vec::new());
+    for path in sources() {
+        let text = fs::read_to_string(&path).unwrap();
+        let mut doc = String::new();
+        for line in text.lines() {
+            if line.starts_with("pub struct ") || line.starts_with("pub enum ") {
+                types += 1;
+                without.extend((!doc.contains("```")).then(|| format!("{}: {line}", path.display())));
+            }
+            let goes_on = line.starts_with("///") || line.starts_with("#[");
+            doc = if goes_on { doc + line } else { String::new() };
+        }
+    }
+    assert!(types > 30 && without.is_empty(), "{types} types, without an example: {without:#?}");
+}
+
+fn sources() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let files = |folder: PathBuf| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let sources = ["", "error", "compat"].into_iter().flat_map(|folder| files(root.join(folder)));
     let shown = |path: &PathBuf| !HIDDEN.iter().any(|hidden| path.ends_with(hidden));
-    let sources: Vec<PathBuf> =
-        sources.filter(|path| path.extension().is_some_and(|it| it == "rs")).filter(shown).collect();
-    let wrong: Vec<String> = sources.iter().flat_map(|path| complaints(path)).collect();
-    assert!(sources.len() > 10 && wrong.is_empty(), "{wrong:#?}");
+    sources.filter(|path| path.extension().is_some_and(|it| it == "rs")).filter(shown).collect()
 }
 
 fn complaints(path: &Path) -> Vec<String> {

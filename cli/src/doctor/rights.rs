@@ -101,6 +101,10 @@ enum Tried {
     Unknown,
 }
 
+pub(crate) fn is_unknown(answer: &Answer) -> bool {
+    tried(answer) == Tried::Unknown
+}
+
 fn tried(answer: &Answer) -> Tried {
     match answer.error() {
         Some(error) if error.starts_with("NOPERM") && error.contains("to run") => Tried::NoCommand,
@@ -148,7 +152,8 @@ pub(crate) fn check(node: &mut Node, prefix: &str, name: &str, is_cluster: bool)
         }
     }
     let results: Vec<(&Right, Tried)> = asked.into_iter().zip(results).collect();
-    let missing = [forbidden(node, &results, prefix), spared(node, &results), unknown(&results)];
+    let missing =
+        [forbidden(node, &results, prefix), spared(node, &results), unknown(&results), unknown_comfort(&results)];
     let missing: Vec<Finding> = missing.into_iter().flatten().collect();
     if missing.is_empty() {
         let there = results.iter().filter(|(_, tried)| *tried == Tried::Allowed).count();
@@ -191,31 +196,50 @@ fn forbidden(node: &Node, results: &[(&Right, Tried)], prefix: &str) -> Option<F
 /// What makes something better than it is, and this user may not do.
 fn spared(node: &Node, results: &[(&Right, Tried)]) -> Option<Finding> {
     let commands = of(results, Tried::NoCommand, |right| matches!(right.needed, For::Comfort(_)));
-    let mut risks = Vec::new();
-    for right in &commands {
-        if let For::Comfort(risk) = right.needed
-            && !risks.contains(&risk)
-        {
-            risks.push(risk);
-        }
-    }
     let found = format!("this user may not call {}", names(&commands));
     (!commands.is_empty())
-        .then(|| Finding::note("rights", found).risk(risks.join("; ")).fix(node.allow(&rules(&commands))))
+        .then(|| Finding::note("rights", found).risk(risks(&commands)).fix(node.allow(&rules(&commands))))
 }
 
 /// What a lock needs is switched off. An older server knows fewer commands, and none of those that a lock needs has
 /// come since Redis 6.
 fn unknown(results: &[(&Right, Tried)]) -> Option<Finding> {
     let commands = of(results, Tried::Unknown, |right| !matches!(right.needed, For::Comfort(_)));
-    let first: Vec<String> =
-        commands.iter().map(|right| right.name.split('|').next().unwrap_or_default().to_uppercase()).collect();
-    let (is, it) = if commands.len() == 1 { ("is", "it is") } else { ("are", "they are") };
-    (!commands.is_empty()).then(|| {
-        Finding::fault("rights", format!("{} {is} unknown here: {it} renamed, or switched off", names(&commands)))
-            .risk("locks cannot be taken, renewed or released")
-            .fix(format!("take `rename-command {}` out of redis.conf", first.join("`, `rename-command ")))
-    })
+    let fault = Finding::fault("rights", format!("{}: renamed, or switched off", are_unknown(&commands)));
+    (!commands.is_empty())
+        .then(|| fault.risk("locks cannot be taken, renewed or released").fix(give_back_names(&commands)))
+}
+
+/// What makes something better than it is, and is switched off. Servers before 7.2 do not know `CLIENT SETINFO`.
+fn unknown_comfort(results: &[(&Right, Tried)]) -> Option<Finding> {
+    let matters = |right: &Right| matches!(right.needed, For::Comfort(_)) && right.name != "client|setinfo";
+    let commands = of(results, Tried::Unknown, matters);
+    let note = Finding::note("rights", format!("{}: renamed, or switched off", are_unknown(&commands)));
+    (!commands.is_empty()).then(|| note.risk(risks(&commands)).fix(give_back_names(&commands)))
+}
+
+fn are_unknown(rights: &[&Right]) -> String {
+    format!("{} {} unknown here", names(rights), if rights.len() == 1 { "is" } else { "are" })
+}
+
+/// What is missing without these, each once.
+fn risks(rights: &[&Right]) -> String {
+    let mut risks = Vec::new();
+    for right in rights {
+        if let For::Comfort(risk) = right.needed
+            && !risks.contains(&risk)
+        {
+            risks.push(risk);
+        }
+    }
+    risks.join("; ")
+}
+
+fn give_back_names(rights: &[&Right]) -> String {
+    let mut commands: Vec<String> =
+        rights.iter().map(|right| right.name.split('|').next().unwrap_or_default().to_uppercase()).collect();
+    commands.dedup();
+    format!("take `rename-command {}` out of redis.conf", commands.join("`, `rename-command "))
 }
 
 fn of<'a>(results: &[(&'a Right, Tried)], wanted: Tried, is: impl Fn(&Right) -> bool) -> Vec<&'a Right> {

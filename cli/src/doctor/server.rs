@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::finding::Finding;
 use super::node::{Node, Part};
+use super::rights::is_unknown;
 use crate::duration::shown;
 
 /// After this share of a limit there is a warning, in percent.
@@ -14,8 +15,12 @@ pub(crate) fn check(node: &mut Node, lease: Duration) {
         return;
     }
     if node.info.is_empty() {
-        let unknown = "this user may not call INFO: version, disk, memory and replicas are unknown";
-        return node.findings.push(Finding::note("info", unknown).fix(node.allow(&["+info".to_owned()])));
+        let (why, fix) = match is_unknown(&node.ask_one(&["INFO", "server"])) {
+            true => ("INFO is renamed, or switched off", "take `rename-command INFO` out of redis.conf".into()),
+            false => ("this user may not call INFO", node.allow(&["+info".to_owned()])),
+        };
+        let found = format!("{why}: version, disk, memory and replicas are unknown");
+        return node.findings.push(Finding::note("info", found).fix(fix));
     }
     let mut findings = Vec::new();
     findings.extend(node.version().map(|version| Finding::good("version", version)));

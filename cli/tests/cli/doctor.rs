@@ -208,6 +208,17 @@ fn told_blind(report: &Value) {
 }
 
 #[test]
+fn commands_that_are_renamed_are_told() {
+    let hidden = RedisServer::builder().plain().tcp().appendonly().config("rename-command CLIENT x");
+    let (code, report) = doctor(&hidden.config("rename-command INFO y").start().tcp_url(), &[]);
+    let [_, found, _, fix] = the_trouble(&report, "info");
+    assert!(found.starts_with("INFO is renamed") && fix.contains("rename-command INFO"), "{report:#}");
+    let without = "INFO, CLIENT ID, CLIENT KILL are unknown here";
+    told(&report, "rights", "note", without, "rename-command INFO`, `rename-command CLIENT");
+    assert_eq!(code, 0);
+}
+
+#[test]
 fn a_slow_network_is_measured_against_the_lease() {
     let server = healthy();
     let proxy = Proxy::start(&server).tcp();

@@ -1,0 +1,51 @@
+//! Parts of messages.
+
+use std::time::Duration;
+
+use super::Cause;
+use crate::inspect::Holder;
+
+/// A duration for people, without nanoseconds. A millisecond at least, because "0ns" reads like an error.
+pub(crate) fn brief(duration: &Duration) -> String {
+    let rounded = match duration {
+        short if short.as_secs() == 0 => Duration::from_millis(short.subsec_millis().max(1).into()),
+        middling if middling.as_secs() < 10 => {
+            Duration::from_millis((middling.as_millis() / 100 * 100).try_into().unwrap_or(0))
+        }
+        long => Duration::from_secs(long.as_secs()),
+    };
+    format!("{rounded:?}")
+}
+
+pub(super) fn unavailable(waited: &Duration, cause: &Option<Cause>) -> String {
+    let waited = brief(waited);
+    match cause {
+        Some(cause) => format!("no result from the server within {waited}: {cause}"),
+        None => format!("no answer from the server within {waited}"),
+    }
+}
+
+/// An acquire without time to wait is a try.
+pub(super) fn within(waited: &Duration) -> String {
+    if waited.is_zero() { "at once".to_owned() } else { format!("within {}", brief(waited)) }
+}
+
+pub(super) fn because(cause: &Option<Cause>) -> String {
+    cause.as_ref().map_or_else(String::new, |cause| format!(" (last error: {cause})"))
+}
+
+pub(super) fn at(position: &Option<u64>) -> String {
+    position.map_or_else(String::new, |position| format!(", last known at position {position} of the queue"))
+}
+
+pub(super) fn held_by(holders: &[Holder], recovering_for: &Option<Duration>) -> String {
+    match (holders.first(), recovering_for) {
+        (Some(holder), _) => {
+            format!("held by {:?} for another {} unless renewed", holder.label, brief(&holder.remaining))
+        }
+        (None, Some(longest)) => {
+            format!("nothing is granted for up to {} because the server lost data", brief(longest))
+        }
+        (None, None) => "free, but its waiters are first".into(),
+    }
+}
