@@ -3,7 +3,7 @@
 
 with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$server"
 
-.PHONY: scripts lint-lua help setup quick test test-all test-matrix test-acl test-examples test-python pictures public-api soak whims mutants mutants-generic model fuzz deny dist dist-static dist-deb bench bench-peers bench-replicas bench-timeline demo
+.PHONY: scripts lint-lua help setup quick test test-all test-matrix test-acl test-examples test-python pictures public-api soak whims mutants mutants-generic model fuzz deny dist dist-static dist-deb release-check bench bench-peers bench-replicas bench-timeline demo
 help:
 	@echo "make demo        six jobs compete for one lock, two are killed, and a timeline shows who held it when"
 	@echo "make quick       the tests that need no server and the scripts against the model: within a minute of an edit"
@@ -30,6 +30,7 @@ help:
 	@echo "make bench-peers compares with other locks; make bench-replicas: what it costs to wait for replicas;"
 	@echo "                 make bench-timeline: where each microsecond goes, thread by thread (needs perf, and root)"
 	@echo "make dist        a static binary and a Debian package, tried, in target/packages; make dist-static, make dist-deb: one"
+	@echo "make release-check  a release without publishing it: docs, crates, packages and image, made and tried; CI does not"
 	@echo "make setup       only what the other targets need: a redis-server and the crates"
 
 setup:
@@ -109,6 +110,10 @@ dist:
 
 dist-static dist-deb:
 	./scripts/dist.sh $(@:dist-%=%)
+
+# A dry run of docs/releasing.md. It takes half an hour, and CI does not run it.
+release-check:
+	./scripts/release-check.sh
 
 public-api:
 	./scripts/public-api.sh --write

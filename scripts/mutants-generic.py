@@ -78,8 +78,9 @@ def write_tree(mutants, outside=None):
     for folder in ["src", "lua", "tests/model"]:
         shutil.rmtree(f"{TREE}/{folder}", ignore_errors=True)
         shutil.copytree(f"{ROOT}/{folder}", f"{TREE}/{folder}")
-    for file in ["README.md", "Cargo.lock"]:
-        shutil.copy(f"{ROOT}/{file}", TREE)
+    os.makedirs(f"{TREE}/docs", exist_ok=True)
+    for file in ["README.md", "docs/crate.md", "Cargo.lock"]:
+        shutil.copy(f"{ROOT}/{file}", f"{TREE}/{file}")
     manifest = re.sub(r"^testkit = .*\n", "", read(f"{ROOT}/Cargo.toml"), flags=re.M)
     manifest = re.sub(r"^\[(?:\[bin\]|\[test\]|\[bench\]|workspace)\]\n(?:.+\n)+", "", manifest, flags=re.M)
     texts, lines = {"Cargo.toml": "[workspace]\n" + manifest}, {}

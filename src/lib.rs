@@ -1,4 +1,25 @@
-#![doc = include_str!("../README.md")]
+#![doc = include_str!("../docs/crate.md")]
+//! # Where to look
+//!
+//! | for | see |
+//! |---|---|
+//! | a connection, its login and its settings | [`Client`], [`ClientBuilder`] |
+//! | a lock and its options | [`Client::lock`], [`Lock`], [`LockOptions`] |
+//! | waiting for a turn, with a timeout, a label, a place in line | [`Lock::acquire`], [`Lock::enqueue`], [`Acquire`] |
+//! | trying without waiting | [`Lock::try_acquire`] |
+//! | holding, its token, its loss | [`Guard`], [`Held`], [`SharedGuard`], [`error::Lost`] |
+//! | a job that is dropped when the lease is lost | [`Acquire::run`], [`Acquire::run_blocking`] |
+//! | several locks under one guard; a lock for each key | [`Client::lock_all`]; [`compat::KeyedMutex`] |
+//! | who holds it and who waits; ending a lease | [`Lock::inspect`], [`Lock::history`]; [`Lock::break_lease`] |
+//! | what can go wrong | [`error`] |
+//!
+//! An [`Operation`] is awaited, or waited for on the spot with [`blocking`](Operation::blocking).
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+/// The program of README.md compiles, too.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
 
 mod acquire;
 mod bell;

@@ -246,7 +246,7 @@ fn each_example_says_when_to_use_it_and_is_listed() {
     }
 }
 
-/// The lines of README, but for the address of the server.
+/// The lines of README and of the crate's page, but for the address of the server.
 #[tokio::test]
 async fn the_program_of_the_readme_runs() {
     let server = RedisServer::start();
@@ -271,9 +271,11 @@ async fn the_program_of_the_readme_runs() {
     soon(program()).await.unwrap();
     keys_left(&server);
 
-    let readme = include_str!("../../README.md");
-    let body = readme.split("async fn main()").nth(1).unwrap().split("```").next().unwrap();
     let here = include_str!("main.rs").split("fn the_program_of_the_readme_runs").nth(1).unwrap();
-    let missing = body.lines().skip(1).find(|line| !line.contains("Client::connect(") && !here.contains(line.trim()));
-    assert_eq!(missing, None, "README has another program");
+    for page in [include_str!("../../README.md"), include_str!("../../docs/crate.md")] {
+        let body = page.split("async fn main()").nth(1).unwrap().split("```").next().unwrap();
+        let missing =
+            body.lines().skip(1).find(|line| !line.contains("Client::connect(") && !here.contains(line.trim()));
+        assert_eq!(missing, None, "a page has another program");
+    }
 }

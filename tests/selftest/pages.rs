@@ -9,7 +9,9 @@ fn lines_wrap_and_links_lead_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut pages: Vec<_> =
         ["README", "CHANGELOG", "CONTRIBUTING", "SECURITY"].map(|page| root.join(page).with_extension("md")).into();
-    for folder in ["cli", "docs", "lua", "tests", "benches", "fuzz", "examples", "examples/python-client"] {
+    for folder in
+        ["cli", "docs", "lua", "tests", "benches", "fuzz", "examples", "examples/kubernetes", "examples/python-client"]
+    {
         let files = fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
         pages.extend(files.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
     }
@@ -143,4 +145,17 @@ fn the_protocol_page_agrees_with_the_scripts() {
 /// The names in a piece of a script.
 fn quoted(script: &str) -> impl Iterator<Item = &str> {
     script.split('\'').skip(1).step_by(2).filter(|name| name.len() > 1)
+}
+
+/// crates.io and docs.rs show these pages without the files around them.
+#[test]
+fn the_pages_of_the_crates_have_no_relative_link() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for page in ["docs/crate.md", "cli/README.md"] {
+        let text = fs::read_to_string(root.join(page)).unwrap();
+        let relative = text.split("](").skip(1).find(|link| !link.starts_with("https://"));
+        assert_eq!(relative.map(|link| link.split(')').next().unwrap()), None, "{page}");
+        let command = text.lines().find_map(|line| line.strip_prefix("$ ")).unwrap();
+        assert!(command.starts_with("cargo add fairlock") || command == "cargo install fairlock-cli", "{command}");
+    }
 }
