@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::pty::Terminal;
-use crate::shared::Redis;
+use crate::shared::{Process, Redis, Signal, eventually};
 use testkit::RedisServer;
 
 const PAGE: &str = include_str!("../../../docs/operating.md");
@@ -80,4 +80,65 @@ fn the_examples_of_the_page_run_and_look_like_their_samples() {
     }
     let commands: Vec<&str> = examples.iter().filter_map(|(command, _)| command.split(' ').nth(1)).collect();
     assert_eq!(commands, ["status", "break", "doctor", "watch", "history", "history", "exporter"]);
+}
+
+/// The section "A lock is stuck", word by word, with a holder that hangs and fifty waiters.
+#[test]
+fn a_stuck_queue_of_fifty_is_read_and_ended_as_the_page_says() {
+    const NAME: &str = "prod:web:deploy";
+    let redis = Redis::start();
+    let fairlock = |words: &[&str]| {
+        let output = redis.fairlock().args(words).output().unwrap();
+        (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
+    };
+    let holder = redis.hold(NAME, &["--lease", "3s"]);
+    let mut waiters: Vec<Process> = Vec::new();
+    for place in 1..=3 {
+        waiters.push(redis.run(NAME, &[], "echo; exec sleep 1000"));
+        redis.await_waiting(NAME, place);
+    }
+    let client = fairlock::Client::connect(&redis.url()).blocking().unwrap();
+    let lock = client.lock(NAME).unwrap();
+    let mut others: Vec<_> = (4..=50).map(|_| lock.enqueue().blocking().unwrap()).collect();
+
+    // Who holds it, and who waits: the first twenty, and all of them as JSON.
+    let (_, status) = fairlock(&["status", NAME]);
+    let process = |label: &str| label.rsplit_once(':').unwrap().1.split(' ').next().unwrap().parse::<u32>().unwrap();
+    assert_eq!(process(status.lines().next().unwrap()), holder.id(), "{status}");
+    assert!(status.contains("\n  20.  waits ") && status.ends_with("and 30 more\n"), "{status}");
+    let state = redis.state(NAME);
+    assert_eq!(state["queue"].as_array().unwrap().len(), 50);
+    // Is it alive: once the time that is left rises.
+    let remaining = || redis.state(NAME)["holders"][0]["remaining_ms"].as_u64().unwrap();
+    let mut before = remaining();
+    eventually("a renewal is seen", || {
+        let now = remaining();
+        (now > std::mem::replace(&mut before, now)).then_some(())
+    });
+    // To end a waiter: the first one, whose process the status names.
+    assert_eq!(process(state["queue"][0]["label"].as_str().unwrap()), waiters[0].id());
+    waiters[0].signal(Signal::TERM);
+    redis.await_waiting(NAME, 49);
+
+    // What ends the hold. A script must say which lease it means.
+    let token = state["holders"][0]["token"].to_string();
+    let (code, refusal) = fairlock(&["break", NAME]);
+    assert!(code == Some(125) && refusal.contains(&format!("--token {token}, or use --force")), "{refusal}");
+    let (code, told) = fairlock(&["break", NAME, "--token", &token]);
+    assert!(code == Some(0) && told.contains("let go"), "{told}");
+    assert_eq!(holder.finish().code, 123);
+    waiters[1].line();
+    let (code, told) = fairlock(&["break", NAME, "--force"]);
+    assert!(code == Some(0) && told.contains("may go on until it hears of it"), "{told}");
+    waiters[2].line();
+    assert_eq!(waiters.swap_remove(1).finish().code, 123, "the former holder has heard of it");
+    waiters[1].signal(Signal::TERM);
+
+    // Before maintenance: it returns when nobody holds the lock or waits for it, each in turn.
+    let wait = Process::spawn(redis.fairlock().args(["wait", NAME]));
+    for waiter in others.drain(..) {
+        waiter.blocking().unwrap().release().blocking().unwrap();
+    }
+    assert_eq!(wait.finish().code, 0);
+    assert_eq!(fairlock(&["status", NAME]).1.trim_end(), format!("{NAME}  free"));
 }
