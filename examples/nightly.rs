@@ -1,4 +1,4 @@
-//! A nightly job that is started on three hosts and runs on one of them.
+//! A nightly job that is started on three hosts and runs on one of them, in a program of plain threads.
 //!
 //! When you would want it: cron starts the job on every host, so that it runs even if a host is down, but it must not
 //! run twice in a night.
@@ -10,10 +10,14 @@
 
 use std::time::Duration;
 
-use fairlock::{Client, error::AcquireError};
-use redis::AsyncCommands as _;
+use fairlock::{
+    CancellationToken, Client, Held,
+    error::{AcquireError, RunError},
+};
+use redis::Commands as _;
 
 const LAST_RUN: &str = "nightly:last_run";
+type Failure = Box<dyn std::error::Error + Send + Sync>;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Night {
@@ -22,38 +26,49 @@ pub(crate) enum Night {
     WasDone,
     /// Another host is still at it.
     StillRunning,
+    /// It was told to stop while it waited.
+    Stopped,
 }
 
-#[tokio::main]
-async fn main() -> Result<(), Box<dyn std::error::Error>> {
+fn main() -> Result<(), Failure> {
     let url = std::env::var("REDIS_URL").unwrap_or("redis://127.0.0.1/".into());
     let date = std::env::args().nth(1).ok_or("usage: nightly DATE")?;
-    println!("{:?}", run(&url, &date, Duration::from_secs(60)).await?);
+    let stop = CancellationToken::new();
+    // Enter ends the wait. A service would cancel it from the thread that takes signals.
+    let enter = stop.clone();
+    std::thread::spawn(move || {
+        if std::io::stdin().read_line(&mut String::new()).is_ok_and(|read| read > 0) {
+            enter.cancel();
+        }
+    });
+    println!("{:?}", run(&url, &date, Duration::from_secs(60), &stop)?);
     Ok(())
 }
 
-pub(crate) async fn run(url: &str, date: &str, patience: Duration) -> Result<Night, Box<dyn std::error::Error>> {
-    let client = Client::connect(url).await?;
-    let mut notes = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
+pub(crate) fn run(url: &str, date: &str, patience: Duration, stop: &CancellationToken) -> Result<Night, Failure> {
+    let lock = Client::connect(url).blocking()?.lock("nightly")?;
     // The hosts wait in turn. If the one that runs the job dies, the next one runs it.
-    let guard = match client.lock("nightly")?.acquire().timeout(patience).await {
-        Ok(guard) => guard,
-        Err(AcquireError::Timeout { .. }) => return Ok(Night::StillRunning),
-        Err(error) => return Err(error.into()),
-    };
-    let last: Option<String> = notes.get(LAST_RUN).await?;
+    match lock.acquire().timeout(patience).cancelled_by(stop).run_blocking(|held| do_once(url, date, &held)) {
+        // What the job says, as it held the lock to its end.
+        Ok(night) => night,
+        Err(RunError::Acquire(AcquireError::Timeout { .. })) => Ok(Night::StillRunning),
+        Err(RunError::Acquire(AcquireError::Cancelled)) => Ok(Night::Stopped),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn do_once(url: &str, date: &str, held: &Held) -> Result<Night, Failure> {
+    let mut notes = redis::Client::open(url)?.get_connection()?;
+    let last: Option<String> = notes.get(LAST_RUN)?;
     if last.as_deref() >= Some(date) {
         return Ok(Night::WasDone);
     }
-    tokio::select! {
-        () = the_job() => {}
-        lost = guard.lost() => return Err(lost.into()),
+    for _part in 0..4 {
+        // Nothing can end this thread from outside, so it asks.
+        held.check()?;
+        std::thread::sleep(Duration::from_millis(50));
     }
-    let () = notes.set(LAST_RUN, date).await?;
-    guard.release().await?;
+    held.check()?;
+    let () = notes.set(LAST_RUN, date)?;
     Ok(Night::Ran)
-}
-
-async fn the_job() {
-    tokio::time::sleep(Duration::from_millis(200)).await;
 }

@@ -32,7 +32,7 @@ mod worker_pool;
 
 use std::{fs, path::Path, sync::Mutex, time::Duration};
 
-use fairlock::{Client, compat::KeyedMutex};
+use fairlock::{CancellationToken, Client, compat::KeyedMutex};
 use testkit::{RedisServer, SOON, keys_left, soon};
 use tokio::sync::{mpsc, oneshot};
 
@@ -59,21 +59,26 @@ async fn workers_share_the_jobs() {
     no_lock_is_left(&server, "worker_pool:done");
 }
 
-#[tokio::test]
-async fn a_nightly_job_runs_on_one_of_three_hosts() {
+#[test]
+fn a_nightly_job_runs_on_one_of_three_hosts() {
     use nightly::Night;
     let server = RedisServer::builder().plain().start();
     let url = server.url();
-    let host = async |date: &str, patience| nightly::run(&url, date, patience).await.unwrap();
+    let stop = CancellationToken::new();
+    let host = |date: &str, patience| nightly::run(&url, date, patience, &stop).unwrap();
     for date in ["2026-11-22", "2026-11-23"] {
-        let night = async { tokio::join!(host(date, SOON), host(date, SOON), host(date, SOON)) };
-        let hosts: [Night; 3] = soon(night).await.into();
+        let hosts = std::thread::scope(|scope| {
+            let host = || scope.spawn(|| host(date, SOON));
+            [host(), host(), host()].map(|host| host.join().unwrap())
+        });
         assert_eq!(hosts.iter().filter(|host| **host == Night::Ran).count(), 1, "{hosts:?}");
         assert_eq!(hosts.iter().filter(|host| **host == Night::WasDone).count(), 2, "{hosts:?}");
     }
-    let client = connect(&server).await;
-    let busy = client.lock("nightly").unwrap().acquire().await.unwrap();
-    assert_eq!(host("2026-11-24", Duration::from_millis(20)).await, Night::StillRunning);
+    let client = Client::connect(&url).blocking().unwrap();
+    let busy = client.lock("nightly").unwrap().acquire().blocking().unwrap();
+    assert_eq!(host("2026-11-24", Duration::from_millis(20)), Night::StillRunning);
+    stop.cancel();
+    assert_eq!(host("2026-11-24", SOON), Night::Stopped);
     drop((busy, client));
     no_lock_is_left(&server, "nightly:last_run");
 }
@@ -82,45 +87,51 @@ async fn a_nightly_job_runs_on_one_of_three_hosts() {
 async fn the_next_in_line_takes_over_from_a_leader_that_resigns_or_loses_its_lease() {
     let server = RedisServer::start();
     let (elected, mut elections) = mpsc::unbounded_channel();
+    let (tell, mut news) = mpsc::unbounded_channel();
     let mut nodes = Vec::new();
     for node in 0..3 {
-        let (client, elected) = (connect(&server).await, elected.clone());
-        let standing = client.clone();
+        let (elected, tell, (stop, stopped)) = (elected.clone(), tell.clone(), oneshot::channel::<()>());
+        let client = Client::builder().url(&server.url()).label(&format!("node {node}")).connect().await.unwrap();
         let stands = tokio::spawn(async move {
             let lead = |held: fairlock::Held| {
                 elected.send((node, held.token())).unwrap();
                 std::future::pending::<()>()
             };
-            leader_election::stand(&standing, lead).await
+            let stop = async { drop(stopped.await) };
+            leader_election::stand(&client, stop, lead, |said| tell.send((node, said)).unwrap()).await
         });
         let observer = connect(&server).await.lock("leader").unwrap();
         let line = async || observer.inspect().await.unwrap().queue.len() + 1;
         while line().await < node + 1 {
             tokio::task::yield_now().await;
         }
-        nodes.push((client, stands));
+        nodes.push((stop, stands));
     }
     let (first, _) = soon(elections.recv()).await.unwrap();
     assert_eq!(first, 0);
-    // This leader is shut down.
-    nodes[0].0.close().await;
-    soon(&mut nodes[0].1).await.unwrap().unwrap_err();
+    // Each standby knows its place, and who leads.
+    let mut told = async |node: usize, wanted: &str| {
+        soon(async { while news.recv().await.is_some_and(|(from, said)| from != node || said != wanted) {} }).await;
+    };
+    told(2, "standby 2; node 0 leads").await;
+    // This leader is told to stop, and resigns.
+    let (stop, stands) = nodes.remove(0);
+    stop.send(()).unwrap();
+    soon(stands).await.unwrap().unwrap();
     let (second, token) = soon(elections.recv()).await.unwrap();
     assert_eq!(second, 1);
+    told(2, "standby 1; node 1 leads").await;
     // An operator ends the term of this leader, which then stands again, behind the others.
-    nodes[2].0.lock("leader").unwrap().break_lease(token).await.unwrap();
+    connect(&server).await.lock("leader").unwrap().break_lease(token).await.unwrap();
     let (third, later) = soon(elections.recv()).await.unwrap();
     assert!(third == 2 && later > token, "{third} with {later} after {token}");
-    nodes[2].0.close().await;
-    assert_eq!(soon(elections.recv()).await.unwrap().0, 1);
-    for (client, stands) in nodes {
-        stands.abort();
-        // One node has ended already, and has said so.
-        if !stands.is_finished() {
-            drop(stands.await);
-        }
-        drop(client);
+    told(1, "standby 1; node 2 leads").await;
+    // A standby that is told to stop leaves the line, and the last node leads until it is told, too.
+    for (stop, stands) in nodes {
+        stop.send(()).unwrap();
+        soon(stands).await.unwrap().unwrap();
     }
+    assert!(elections.try_recv().is_err(), "nobody else has led");
     keys_left(&server);
 }
 

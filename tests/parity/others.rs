@@ -146,5 +146,5 @@ fn the_ported_examples_are_those_of_the_page() {
         assert_eq!(ours.lines().find(missing), None, "the example of {title} is another one in its test");
         ported += 1;
     }
-    assert_eq!(ported, 5);
+    assert_eq!(ported, 2);
 }

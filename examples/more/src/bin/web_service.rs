@@ -16,7 +16,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
-use fairlock::{Client, compat::KeyedMutex, error::AcquireError};
+use fairlock::{Client, LockOptions, compat::KeyedMutex, error::AcquireError};
 use redis::{AsyncCommands as _, aio::MultiplexedConnection};
 
 #[derive(Clone)]
@@ -29,8 +29,9 @@ struct App {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let url = std::env::var("REDIS_URL").unwrap_or("redis://127.0.0.1/".into());
     let balances = redis::Client::open(&*url)?.get_multiplexed_async_connection().await?;
-    // A user who sends everything at once waits; the service does not pile up requests for ever.
-    let users = KeyedMutex::new(&Client::connect(&url).await?, "user")?.timeout(Duration::from_secs(5));
+    // A user who sends everything at once waits; the service does not pile up requests for ever, nor without a bound.
+    let options = LockOptions::new().max_waiting(32);
+    let users = KeyedMutex::with_options(&Client::connect(&url).await?, "user", options)?;
     let app = App { users, balances };
     let routes = Router::new().route("/users/{user}/deposit/{amount}", post(deposit)).with_state(app);
     let listener = tokio::net::TcpListener::bind(std::env::args().nth(1).unwrap_or("127.0.0.1:3000".into())).await?;
@@ -40,10 +41,14 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Answers with the new balance. If the browser hangs up, axum drops this future: the waiter leaves the queue, or the
-/// lock is given back.
+/// lock is given back. The label is what `fairlock status user:7` shows of this request.
 async fn deposit(State(mut app): State<App>, Path((user, amount)): Path<(u64, u64)>) -> Result<String, Failure> {
-    let guard = match app.users.guard(user).await {
+    let acquire = app.users.lock(user)?.acquire().timeout(Duration::from_secs(5)).label(format!("deposit of {amount}"));
+    let guard = match acquire.await {
         Err(AcquireError::Timeout { .. }) => return Err(Failure(StatusCode::SERVICE_UNAVAILABLE, "try again".into())),
+        Err(AcquireError::QueueFull { waiting, .. }) => {
+            return Err(Failure(StatusCode::TOO_MANY_REQUESTS, format!("{waiting} of your requests wait already")));
+        }
         acquired => acquired?,
     };
     let before: Option<u64> = app.balances.get(format!("balance:{user}")).await?;

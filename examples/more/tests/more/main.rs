@@ -3,6 +3,10 @@
 mod dashboard;
 mod fencing;
 mod http;
+// The example itself. Its `main` is for people.
+#[allow(dead_code)]
+#[path = "../../src/bin/pool_sqlite.rs"]
+mod pool_sqlite;
 mod postgres;
 mod program;
 mod web_service;

@@ -38,6 +38,11 @@ impl Program {
         }
     }
 
+    /// All other lines, to the end of its output.
+    pub fn all_said(&self) -> Vec<String> {
+        self.lines.iter().collect()
+    }
+
     pub fn press_enter(&mut self) {
         self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
     }

@@ -35,3 +35,15 @@ fn a_user_whose_turn_does_not_come_is_told_to_try_again() {
     assert_eq!(ask(&address, "POST", "/users/7/deposit/1").0, 503);
     assert_eq!(ask(&address, "POST", "/users/8/deposit/1"), (200, "1".into()));
 }
+
+#[test]
+fn a_user_whose_queue_is_full_is_told_at_once() {
+    let redis = RedisServer::start();
+    let service = Program::start(env!("CARGO_BIN_EXE_web_service"), &redis, &["127.0.0.1:0"]);
+    let address = service.says("listening on ");
+    let lock = fairlock::Client::connect(&redis.url()).blocking().unwrap().lock("user:7").unwrap();
+    let _guard = lock.acquire().blocking().unwrap();
+    let _queue: Vec<_> = (0..32).map(|_| lock.enqueue().blocking().unwrap()).collect();
+    assert_eq!(ask(&address, "POST", "/users/7/deposit/1"), (429, "32 of your requests wait already".into()));
+    assert_eq!(ask(&address, "POST", "/users/8/deposit/1"), (200, "1".into()));
+}
