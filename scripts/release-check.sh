@@ -36,7 +36,7 @@ if rustup toolchain list | grep -q ^nightly; then
 else
     note "no nightly compiler: the documentation was not built as docs.rs builds it"
 fi
-RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --package fairlock --package fairlock-cli
+RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --workspace --exclude fairlock-examples
 
 step "both crates, packed"
 cargo package --no-verify --allow-dirty --package fairlock --package fairlock-cli

@@ -72,10 +72,12 @@ fn a_class_on_redis_py_is_ported() -> Result<(), Box<dyn Error>> {
     let nested = || assert_eq!(impatient.write(&[&part]).unwrap(), "busy");
     assert_eq!(reports.write(&[&nested])?, "written");
 
-    let ended = || drop(impatient.lock.force_break_lease(0).blocking().unwrap());
+    let ended = || {
+        impatient.lock.force_break_lease(0).blocking().unwrap();
+    };
     let stolen = || {
         let token = impatient.lock.inspect().blocking().unwrap().holders[0].token;
-        drop(impatient.lock.force_break_lease(token).blocking().unwrap());
+        impatient.lock.force_break_lease(token).blocking().unwrap();
     };
     assert_eq!(reports.write(&[&ended, &part])?, "written", "a lease is ended by its token alone");
     assert_eq!(reports.write(&[&part, &stolen, &part])?, "lost");
