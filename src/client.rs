@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use crate::credentials::{Credentials, Login, Source};
 use crate::error::{ConnectError, InvalidOption};
 use crate::keeper::{self, Handle};
 use crate::lock::Lock;
@@ -159,8 +160,7 @@ enum Server {
 #[must_use]
 pub struct ClientBuilder {
     server: Server,
-    login: Option<(String, String)>,
-    password_file: Option<PathBuf>,
+    login: Option<Login>,
     #[cfg(feature = "tls")]
     tls: Option<crate::Tls>,
     prefix: String,
@@ -184,7 +184,6 @@ impl Default for ClientBuilder {
         Self {
             server: Server::Url("redis://127.0.0.1/".into()),
             login: None,
-            password_file: None,
             #[cfg(feature = "tls")]
             tls: None,
             prefix: "fairlock".into(),
@@ -269,16 +268,40 @@ impl ClientBuilder {
 
     /// User and password for the servers of the locks (not for sentinels): instead of those in the URL.
     pub fn login(mut self, user: &str, password: &str) -> Self {
-        self.login = Some((user.into(), password.into()));
-        self.password_file = None;
+        self.login = Some(Login::Known(Credentials::new(user, password)));
         self
     }
 
     /// The same, with the password in a file, which is read at each connection: one that is changed at the server and
     /// in the file needs no new client. A line break at its end does not count.
     pub fn login_from_file(mut self, user: &str, password_file: impl Into<PathBuf>) -> Self {
-        self.login = Some((user.into(), String::new()));
-        self.password_file = Some(password_file.into());
+        self.login = Some(Login::Asked(Source::of_file(user.to_owned(), password_file.into())));
+        self
+    }
+
+    /// The same with what this gives, for passwords that live for minutes: the tokens of AWS IAM, Entra or Google IAM.
+    /// It is asked at each login, and again when four fifths of the life of its last answer are over: the client then
+    /// logs in anew on the connections that it has, and its leases and places are kept. While there is an error it is
+    /// asked once a second.
+    ///
+    /// It may block, for at most 5 seconds: then the login is given up. It is called on a thread of its own, never
+    /// twice at a time, and a panic counts as an error. It must not use this client.
+    ///
+    /// # Examples
+    /// ```
+    /// use std::time::Duration;
+    /// use fairlock::{Client, Credentials};
+    ///
+    /// # fn sign() -> Result<String, std::io::Error> { Ok("token".to_owned()) }
+    /// let builder = Client::builder().url("rediss://cache.example:6379").login_with(|| {
+    ///     Ok::<_, std::io::Error>(Credentials::new("app", sign()?).expires_in(Duration::from_secs(900)))
+    /// });
+    /// ```
+    pub fn login_with<E: std::fmt::Display>(
+        mut self,
+        ask: impl Fn() -> Result<Credentials, E> + Send + Sync + 'static,
+    ) -> Self {
+        self.login = Some(Login::Asked(Source::new(move || ask().map_err(|error| error.to_string()))));
         self
     }
 
@@ -353,11 +376,8 @@ impl ClientBuilder {
 
     pub(crate) fn target(&self) -> Result<Target, ConnectError> {
         let mut target = self.address()?;
-        if let Some((user, password)) = &self.login {
-            target.set_login(user, password);
-        }
-        if let Some(path) = &self.password_file {
-            target.set_password_file(path);
+        if let Some(login) = &self.login {
+            target.set_login(login);
         }
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {

@@ -2,9 +2,11 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use fairlock::operator::LookError;
-use fairlock::{Client, ClientBuilder, Tls};
+use fairlock::{Client, ClientBuilder, Credentials, Tls};
 use serde_json::{Value, json};
 
 use crate::exit::Failure;
@@ -49,6 +51,19 @@ pub(crate) struct Args {
     /// FAIRLOCK_PASSWORD. Neither is shown in the list of processes, nor in any message.
     #[arg(long, value_name = "FILE", global = true, hide_short_help = true, help_heading = LOGIN)]
     pub(crate) password_file: Option<PathBuf>,
+    /// The command that prints the password
+    ///
+    /// A shell runs it at each login and every ten minutes, and its first line is the password: for the tokens of
+    /// cloud services, which live for fifteen minutes or an hour. A job that runs keeps its lease.
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        global = true,
+        conflicts_with = "password_file",
+        hide_short_help = true,
+        help_heading = LOGIN
+    )]
+    pub(crate) password_command: Option<String>,
     /// Trust only this certificate authority (PEM file)
     #[arg(long, value_name = "FILE", global = true, hide_short_help = true, help_heading = TLS)]
     pub(crate) tls_ca: Option<PathBuf>,
@@ -59,6 +74,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE", global = true, requires = "tls_cert", hide_short_help = true, help_heading = TLS)]
     pub(crate) tls_key: Option<PathBuf>,
 }
+
+/// When four fifths of it are over, the password is asked for again.
+const FRESH: Duration = Duration::from_secs(750);
 
 const LOGIN: &str = "Login";
 const TLS: &str = "TLS (for URLs that begin with rediss)";
@@ -100,6 +118,7 @@ pub(crate) struct Server {
     user: Option<String>,
     password: Option<String>,
     password_file: Option<PathBuf>,
+    password_command: Option<String>,
     tls_ca: Option<PathBuf>,
     tls_cert: Option<PathBuf>,
     tls_key: Option<PathBuf>,
@@ -112,24 +131,41 @@ impl Server {
         let (url, prefix) = (url(args)?, args.prefix.clone());
         // The private server knows no users.
         if args.local {
-            let (user, password, password_file) = (None, None, None);
-            return Ok(Self { url, prefix, user, password, password_file, tls_ca, tls_cert, tls_key });
+            let (user, password, password_file, password_command) = (None, None, None, None);
+            return Ok(Self {
+                url,
+                prefix,
+                user,
+                password,
+                password_file,
+                password_command,
+                tls_ca,
+                tls_cert,
+                tls_key,
+            });
         }
-        let (user, password_file) = (args.user.clone(), args.password_file.clone());
-        let password = variable(PASSWORD)?;
-        if user.is_some() && password.is_none() && password_file.is_none() {
-            return Err(Failure::own(format!("--user needs a password: give --password-file, or set {PASSWORD}")));
+        let (user, password) = (args.user.clone(), variable(PASSWORD)?);
+        let (password_file, password_command) = (args.password_file.clone(), args.password_command.clone());
+        if user.is_some() && password.is_none() && password_file.is_none() && password_command.is_none() {
+            let ways = format!("give --password-file or --password-command, or set {PASSWORD}");
+            return Err(Failure::own(format!("--user needs a password: {ways}")));
         }
-        Ok(Self { url, prefix, user, password, password_file, tls_ca, tls_cert, tls_key })
+        Ok(Self { url, prefix, user, password, password_file, password_command, tls_ca, tls_cert, tls_key })
     }
 
     /// A client, not connected yet.
     pub(crate) fn client(&self) -> ClientBuilder {
         let builder = Client::builder().url(&self.url).prefix(&self.prefix);
-        let builder = match (&self.password_file, &self.password) {
-            (Some(file), _) => builder.login_from_file(&self.user(), file),
-            (None, Some(password)) => builder.login(&self.user(), password),
-            (None, None) => builder,
+        let user = self.user();
+        let builder = match (&self.password_command, &self.password_file, &self.password) {
+            (Some(command), _, _) => {
+                let command = command.clone();
+                builder
+                    .login_with(move || Ok::<_, String>(Credentials::new(&user, printed(&command)?).expires_in(FRESH)))
+            }
+            (None, Some(file), _) => builder.login_from_file(&user, file),
+            (None, None, Some(password)) => builder.login(&user, password),
+            (None, None, None) => builder,
         };
         if self.tls_ca.is_none() && self.tls_cert.is_none() {
             return builder;
@@ -158,6 +194,7 @@ impl Server {
         json!({
             "url": self.url, "prefix": self.prefix,
             "user": self.user, "password": self.password, "password_file": self.password_file,
+            "password_command": self.password_command,
             "tls_ca": self.tls_ca, "tls_cert": self.tls_cert, "tls_key": self.tls_key,
         })
     }
@@ -166,9 +203,24 @@ impl Server {
         let text = |field: &str| value[field].as_str().map(str::to_owned);
         let path = |field: &str| text(field).map(PathBuf::from);
         let (tls_ca, tls_cert, tls_key) = (path("tls_ca"), path("tls_cert"), path("tls_key"));
-        let (user, password, password_file) = (text("user"), text("password"), path("password_file"));
+        let (user, password) = (text("user"), text("password"));
+        let (password_file, password_command) = (path("password_file"), text("password_command"));
         let (url, prefix) = (text("url")?, text("prefix")?);
-        Some(Self { url, prefix, user, password, password_file, tls_ca, tls_cert, tls_key })
+        Some(Self { url, prefix, user, password, password_file, password_command, tls_ca, tls_cert, tls_key })
+    }
+}
+
+/// The first line that this command prints.
+fn printed(command: &str) -> Result<String, String> {
+    let output = Command::new("sh").args(["-c", command]).stdin(Stdio::null()).output();
+    let output = output.map_err(|error| format!("the password command cannot be run: {error}"))?;
+    let first = |bytes: &[u8]| String::from_utf8_lossy(bytes).lines().next().unwrap_or_default().to_owned();
+    match first(&output.stdout) {
+        password if output.status.success() && !password.is_empty() => Ok(password),
+        _ if output.status.success() => Err("the password command prints nothing".to_owned()),
+        _ => Err(format!("the password command fails ({}) {}", output.status, first(&output.stderr))
+            .trim_end()
+            .to_owned()),
     }
 }
 

@@ -252,7 +252,7 @@ impl Keeper {
                 return;
             }
             let due = self.due.first().map(|&(due, _)| due);
-            let due = due.into_iter().chain(self.routes.next_due()).min();
+            let due = due.into_iter().chain(self.routes.next_due()).chain(self.network.next_due()).min();
             let longest = if inbox.fall_asleep() { nap(Time::now(), due) } else { Duration::ZERO };
             let longest = if self.wakers.pass_on() { longest } else { longest.min(SOON) };
             self.network.sleep(longest);
@@ -310,6 +310,7 @@ impl Keeper {
         if self.routes.next_due().is_some_and(|due| due <= now) {
             self.routes.handle(now, routes::Event::Tick);
         }
+        self.network.renew_logins(now);
     }
 
     /// Carries out the decisions of the routes.
@@ -390,7 +391,7 @@ impl Keeper {
     }
 
     fn set_up(&mut self, done: SetUp) {
-        let event = self.network.set_up(done);
+        let Some(event) = self.network.set_up(done) else { return };
         let line = if let routes::Event::Ready { line, .. } = &event { Some(*line) } else { None };
         self.routes.handle(Time::now(), event);
         self.follow();

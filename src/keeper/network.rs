@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use super::handle::Message;
 use super::inbox::Outbox;
-use super::machine::RequestId;
+use super::machine::{ANSWER_TIMEOUT, RequestId};
 use super::routes::{Effect, Event, Facts, Found, Line, Shape};
 use super::sleep::{Lookout, Watched};
+use crate::clock::Time;
+use crate::credentials::{Answer, LOGIN_PAUSE};
 use crate::error::ConnectError;
 use crate::server::{Connected, Endpoint, Node, Said, Slot, Target, Wire};
 use crate::thread;
@@ -28,6 +30,8 @@ pub(crate) struct SetUp {
 enum Outcome {
     Connection(Wire, Facts),
     Found(Found),
+    /// For the login on a connection that stays.
+    Login(Answer),
 }
 
 pub(super) struct Network {
@@ -137,14 +141,44 @@ impl Network {
     }
 
     /// The result of a thread.
-    pub(super) fn set_up(&mut self, SetUp { line, outcome }: SetUp) -> Event {
+    pub(super) fn set_up(&mut self, SetUp { line, outcome }: SetUp) -> Option<Event> {
         match outcome {
             Ok(Outcome::Connection(wire, facts)) => {
                 self.wires.insert(line, wire);
-                Event::Ready { line, facts }
+                Some(Event::Ready { line, facts })
             }
-            Ok(Outcome::Found(found)) => Event::Found { line, found },
-            Err(error) => Event::Failed { line, error },
+            Ok(Outcome::Found(found)) => Some(Event::Found { line, found }),
+            Ok(Outcome::Login(answer)) => {
+                let wire = self.wires.get_mut(&line)?;
+                match answer {
+                    Ok(credentials) => wire.log_in(&credentials),
+                    // The old ones may still be good. The server says when they are not.
+                    Err(_) => wire.login_due = Some(Time::now() + LOGIN_PAUSE),
+                }
+                None
+            }
+            Err(error) => Some(Event::Failed { line, error }),
+        }
+    }
+
+    /// When the next login has to be renewed.
+    pub(super) fn next_due(&self) -> Option<Time> {
+        self.wires.values().filter_map(|wire| wire.login_due).min()
+    }
+
+    /// Asks for the credentials of connections whose login is due.
+    pub(super) fn renew_logins(&mut self, now: Time) {
+        for (&line, wire) in &mut self.wires {
+            let Some(login) = self.target.login().filter(|_| wire.login_due.is_some_and(|due| due <= now)) else {
+                continue;
+            };
+            let (login, outbox) = (login.clone(), self.outbox.clone());
+            let ask = move || {
+                let outcome = Ok(Outcome::Login(login.credentials(now + ANSWER_TIMEOUT)));
+                let _ = outbox.send(Message::SetUp(SetUp { line, outcome }));
+            };
+            let asked = thread::spawn("fairlock-connect", ask).is_ok();
+            wire.login_due = (!asked).then(|| now + LOGIN_PAUSE);
         }
     }
 

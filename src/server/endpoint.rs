@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo as _};
 
+use crate::credentials::{Credentials, Login};
 use crate::error::ConnectError;
 use crate::protocol::{SCRIPTS, Source};
 
@@ -48,10 +49,7 @@ pub(super) enum Address {
 pub(crate) struct Endpoint {
     pub(super) at: Address,
     pub(super) encrypted: bool,
-    pub(super) user: Option<String>,
-    pub(super) password: Option<String>,
-    /// The file of the password, which is read at each connection and replaces that of the URL.
-    pub(super) password_file: Option<PathBuf>,
+    pub(super) login: Option<Login>,
     pub(super) database: i64,
     /// Without user and password, for messages.
     pub(super) address: String,
@@ -96,12 +94,9 @@ impl Endpoint {
             Address::Path(path) => path.display().to_string(),
         };
         let settings = info.redis_settings();
-        Ok(Self {
-            user: settings.username().map(str::to_owned),
-            password: settings.password().map(str::to_owned),
-            database: settings.db(),
-            ..Self::of(at, encrypted, address)
-        })
+        let known = |password| Login::Known(Credentials::new(settings.username().unwrap_or_default(), password));
+        let login = settings.password().map(known);
+        Ok(Self { login, database: settings.db(), ..Self::of(at, encrypted, address) })
     }
 
     /// A server of this host and port, without a login.
@@ -115,11 +110,9 @@ impl Endpoint {
             at,
             encrypted,
             address,
-            user: None,
-            password: None,
+            login: None,
             database: 0,
             digests: digests(),
-            password_file: None,
             #[cfg(feature = "tls")]
             tls: crate::Tls::new(),
         }
@@ -133,11 +126,6 @@ impl Endpoint {
     /// Its address, if it has a host and a port.
     pub(crate) fn node(&self) -> Option<Node> {
         if let Address::Node(node) = &self.at { Some(node.clone()) } else { None }
-    }
-
-    /// The user that logs in.
-    pub(super) fn user_name(&self) -> &str {
-        self.user.as_deref().filter(|user| !user.is_empty()).unwrap_or("default")
     }
 
     /// Its host, which a node leaves out when it names itself.

@@ -55,8 +55,7 @@ impl Endpoint {
     }
 
     fn ask_once(&self, question: &[&str], deadline: Time) -> Result<Value<'static>, ConnectError> {
-        let (_, mut replies) = self.log_in(&[question.to_vec()], deadline)?;
-        let reply = replies.pop().unwrap_or(Value::Nil);
+        let reply = self.log_in(&[question.to_vec()], deadline)?.answers.pop().unwrap_or(Value::Nil);
         match reply.error() {
             Some(error) => Err(self.explain_line(&error)),
             None => Ok(reply),

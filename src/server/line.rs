@@ -82,7 +82,7 @@ impl Place {
     /// # Errors
     /// [`ConnectError`] if the server cannot be reached, or refuses the login.
     pub fn connect(&self, within: Duration) -> Result<Line, ConnectError> {
-        let (stream, _) = self.0.log_in(&[], Time::now() + within)?;
+        let stream = self.0.log_in(&[], Time::now() + within)?.stream;
         Ok(Line { stream, place: self.clone() })
     }
 }

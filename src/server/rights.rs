@@ -19,13 +19,12 @@ pub(super) fn question(prefix: &str, channel: Option<&str>) -> Vec<String> {
 
 impl Endpoint {
     /// The answer to the question.
-    pub(super) fn has_rights(&self, answer: &Value<'_>) -> Result<(), ConnectError> {
+    pub(super) fn has_rights(&self, user: &str, answer: &Value<'_>) -> Result<(), ConnectError> {
         let Value::List(missing) = answer else { return Ok(()) };
         let missing: Vec<_> = missing.iter().filter_map(Value::text).collect();
         if missing.is_empty() {
             return Ok(());
         }
-        let user = self.user_name();
         let (commands, rules) = (missing.join(", "), missing.join(" +"));
         let cause = format!("{user} may not run {commands}; ACL SETUSER {user} +{rules} allows that");
         Err(ConnectError::MissingRight { address: self.address.clone(), cause: cause.into() })
@@ -75,9 +74,9 @@ mod tests {
     #[test]
     fn the_error_names_what_is_missing_and_the_rule_that_gives_it() {
         let endpoint = Endpoint::parse("redis://worker:secret@host:1/").unwrap();
-        assert_eq!(endpoint.has_rights(&answer(&[])), Ok(()));
-        assert_eq!(endpoint.has_rights(&Value::Int(1)), Ok(()), "another program that answers EVAL");
-        let error = endpoint.has_rights(&answer(&["zadd", "cluster|slots"])).unwrap_err().to_string();
+        assert_eq!(endpoint.has_rights("app", &answer(&[])), Ok(()));
+        assert_eq!(endpoint.has_rights("app", &Value::Int(1)), Ok(()), "another program that answers EVAL");
+        let error = endpoint.has_rights("app", &answer(&["zadd", "cluster|slots"])).unwrap_err().to_string();
         assert!(error.contains("worker may not run zadd, cluster|slots;"), "{error}");
         assert!(error.contains("; ACL SETUSER worker +zadd +cluster|slots allows that"), "{error}");
     }

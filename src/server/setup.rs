@@ -4,8 +4,6 @@
 //! the previous connection, so that none of its requests is executed late (I10 of `docs/guarantees.md`), loads the
 //! scripts, asks which rights this user lacks, and subscribes.
 
-use std::borrow::Cow;
-
 use super::endpoint::Endpoint;
 use super::refusals::{Meaning, meaning};
 use super::resp::Value;
@@ -58,6 +56,16 @@ pub(crate) struct Connected {
     pub(crate) read_only: bool,
 }
 
+/// A connection on which a user has logged in.
+pub(super) struct LoggedIn {
+    pub(super) stream: Stream,
+    /// To the questions.
+    pub(super) answers: Vec<Value<'static>>,
+    user: String,
+    /// When the login has to be renewed.
+    renewed_at: Option<Time>,
+}
+
 impl Endpoint {
     /// Connects and sets up. `channel` is subscribed when this returns; a cluster has none yet. Blocks at most until the
     /// deadline.
@@ -70,7 +78,7 @@ impl Endpoint {
     ) -> Result<Connected, ConnectError> {
         let questions =
             [vec!["CLIENT", "ID"], vec!["INFO", "server"], vec!["INFO", "memory"], vec!["INFO", "replication"]];
-        let (mut stream, replies) = self.log_in(&questions, deadline)?;
+        let LoggedIn { mut stream, answers: replies, user, renewed_at } = self.log_in(&questions, deadline)?;
         // Without its id the next connection could not end this one, and would believe that there is nothing to end.
         replies[..2].iter().try_for_each(|reply| self.settled(reply))?;
         let [server, memory, replication] = [1, 2, 3].map(|reply| replies[reply].text().unwrap_or_default());
@@ -103,9 +111,9 @@ impl Endpoint {
                 _ => {}
             }
         }
-        self.has_rights(&replies[tries])?;
+        self.has_rights(&user, &replies[tries])?;
         Ok(Connected {
-            wire: Wire::new(stream, self.digests.clone()),
+            wire: Wire::new(stream, self.digests.clone(), renewed_at),
             can_kill: replies[0].error().is_none() && this.is_some(),
             previous: this,
             is_replica: field(&replication, "role").is_some_and(|role| role != "master"),
@@ -118,22 +126,20 @@ impl Endpoint {
     /// A second connection to the same server, for WAIT, and the run of the server that it leads to. It
     /// loads no scripts: they are loaded already. Blocks at most until the deadline.
     pub(crate) fn set_up_second(&self, deadline: Time) -> Result<(Wire, Option<Previous>), ConnectError> {
-        let (stream, replies) = self.log_in(&[vec!["CLIENT", "ID"], vec!["INFO", "server"]], deadline)?;
-        let run = Previous::of(&replies[0], &replies[1].text().unwrap_or_default());
-        Ok((Wire::new(stream, self.digests.clone()), run))
+        let logged_in = self.log_in(&[vec!["CLIENT", "ID"], vec!["INFO", "server"]], deadline)?;
+        let run = Previous::of(&logged_in.answers[0], &logged_in.answers[1].text().unwrap_or_default());
+        Ok((Wire::new(logged_in.stream, self.digests.clone(), logged_in.renewed_at), run))
     }
 
     /// A connection that is logged in, and the answers to these questions. Every reply is there, even if it is an
     /// error.
-    pub(super) fn log_in(
-        &self,
-        questions: &[Vec<&str>],
-        deadline: Time,
-    ) -> Result<(Stream, Vec<Value<'static>>), ConnectError> {
+    pub(super) fn log_in(&self, questions: &[Vec<&str>], deadline: Time) -> Result<LoggedIn, ConnectError> {
         let mut hello = vec!["HELLO", "3"];
-        let password = self.password()?;
-        if let Some(password) = &password {
-            hello.extend(["AUTH", self.user_name(), password]);
+        let credentials = self.login.as_ref().map(|login| login.credentials(deadline)).transpose();
+        let credentials = credentials.map_err(|cause| self.explain_as(Meaning::Login, cause.to_string()))?;
+        let renewed_at = credentials.as_ref().and_then(|credentials| credentials.renewed_at(Time::now()));
+        if let Some(credentials) = &credentials {
+            hello.extend(["AUTH", &credentials.user, &credentials.password]);
         }
         let database = self.database.to_string();
         let mut commands = vec![hello];
@@ -155,19 +161,8 @@ impl Endpoint {
         if let Some(refused) = replies.last().filter(|_| replies.len() <= needed).and_then(Value::error) {
             return Err(self.explain_line(&refused));
         }
-        Ok((stream, replies.split_off(asked)))
-    }
-
-    /// A password in a file may have changed.
-    fn password(&self) -> Result<Option<Cow<'_, str>>, ConnectError> {
-        let Some(path) = &self.password_file else { return Ok(self.password.as_deref().map(Cow::from)) };
-        match std::fs::read_to_string(path) {
-            Ok(password) => Ok(Some(password.trim_end_matches(['\r', '\n']).to_owned().into())),
-            Err(error) => {
-                let cause = format!("{}: {error}", path.display());
-                Err(ConnectError::Authentication { address: self.address.clone(), cause: cause.into() })
-            }
-        }
+        let user = credentials.map_or_else(|| "default".to_owned(), |credentials| credentials.user);
+        Ok(LoggedIn { stream, answers: replies.split_off(asked), user, renewed_at })
     }
 
     fn dial(&self, deadline: Time) -> Result<Stream, ConnectError> {

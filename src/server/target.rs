@@ -1,11 +1,11 @@
 //! The target of a client: one server, a master that sentinels know, or a cluster.
 
 use std::fmt;
-use std::path::Path;
 
 use percent_encoding::percent_decode_str;
 
 use super::endpoint::{Endpoint, Node, bad};
+use crate::credentials::Login;
 use crate::error::ConnectError;
 
 const SERVER_PORT: u16 = 6379;
@@ -152,25 +152,23 @@ impl Target {
         Ok(())
     }
 
-    /// The login at the servers of the locks.
-    pub(crate) fn set_login(&mut self, user: &str, password: &str) {
-        for server in self.servers() {
-            (server.user, server.password) = (Some(user.to_owned()), Some(password.to_owned()));
+    /// The login that a program was asked for, or set.
+    pub(crate) fn login(&self) -> Option<&Login> {
+        match self {
+            Target::Server(server) => server.login.as_ref(),
+            Target::Sentinel(sentinels) => sentinels.master.login.as_ref(),
+            Target::Cluster(seeds) => seeds.first()?.login.as_ref(),
         }
     }
 
-    /// The file with the password instead.
-    pub(crate) fn set_password_file(&mut self, path: &Path) {
-        self.servers().iter_mut().for_each(|server| server.password_file = Some(path.to_owned()));
-    }
-
-    /// The servers that have the locks, or know where they are, without sentinels.
-    fn servers(&mut self) -> &mut [Endpoint] {
-        match self {
+    /// The login at the servers that have the locks, or know where they are, not at sentinels.
+    pub(crate) fn set_login(&mut self, login: &Login) {
+        let servers = match self {
             Target::Server(server) => std::slice::from_mut(server),
             Target::Sentinel(sentinels) => std::slice::from_mut(&mut sentinels.master),
             Target::Cluster(seeds) => seeds.as_mut_slice(),
-        }
+        };
+        servers.iter_mut().for_each(|server| server.login = Some(login.clone()));
     }
 }
 
@@ -196,9 +194,20 @@ fn no_master() -> ConnectError {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::clock::Time;
+    use crate::credentials::Credentials;
 
     fn shown(url: &str) -> String {
         Target::parse(url).map_or_else(|error| error.to_string(), |target| format!("{target:?}"))
+    }
+
+    fn login(user: &str, password: &str) -> Option<(String, String)> {
+        Some((user.to_owned(), password.to_owned()))
+    }
+
+    fn login_of(server: &Endpoint) -> Option<(String, String)> {
+        let Credentials { user, password, .. } = server.login.as_ref()?.credentials(Time::now()).unwrap();
+        Some((user, password))
     }
 
     #[test]
@@ -215,14 +224,13 @@ mod tests {
             panic!("sentinels")
         };
         let (master, sentinel) = (&sentinels.master, &sentinels.sentinels[0]);
-        assert_eq!((master.user.as_deref(), master.password.as_deref(), master.database), (Some("u"), Some("p@"), 3));
+        assert_eq!((login_of(master), master.database), (login("u", "p@"), 3));
         assert_eq!(sentinels.name, "m/n");
-        assert_eq!((sentinel.user.as_deref(), sentinel.password.as_deref(), sentinel.database), (None, Some("x"), 0));
+        assert_eq!((login_of(sentinel), sentinel.database), (login("default", "x"), 0));
         let url = "redis+sentinel://a/m?sentinel_user=s&sentinel_password=x";
         let Target::Sentinel(sentinels) = Target::parse(url).unwrap() else { panic!("sentinels") };
         let (master, sentinel) = (&sentinels.master, &sentinels.sentinels[0]);
-        assert_eq!((master.user.as_deref(), master.password.as_deref()), (None, None));
-        assert_eq!((sentinel.user.as_deref(), sentinel.password.as_deref()), (Some("s"), Some("x")));
+        assert_eq!((login_of(master), login_of(sentinel)), (None, login("s", "x")));
     }
 
     #[test]
@@ -256,20 +264,17 @@ mod tests {
     fn a_login_is_for_the_servers_of_the_locks() {
         for url in ["redis://h", "redis+cluster://h,i", "redis+sentinel://h/m"] {
             let mut target = Target::parse(url).unwrap();
-            target.set_login("u", "p");
-            target.set_password_file(Path::new("/p"));
+            target.set_login(&Login::Known(Credentials::new("u", "p")));
             let servers = match &target {
                 Target::Server(server) => std::slice::from_ref(server),
                 Target::Cluster(seeds) => seeds,
                 Target::Sentinel(sentinels) => {
-                    let sentinel = &sentinels.sentinels[0];
-                    assert_eq!((&sentinel.user, &sentinel.password_file), (&None, &None));
+                    assert_eq!(login_of(&sentinels.sentinels[0]), None);
                     std::slice::from_ref(&sentinels.master)
                 }
             };
             for server in servers {
-                assert_eq!((server.user.as_deref(), server.password.as_deref()), (Some("u"), Some("p")), "{url}");
-                assert_eq!(server.password_file.as_deref(), Some(Path::new("/p")), "{url}");
+                assert_eq!(login_of(server), login("u", "p"), "{url}");
             }
         }
         assert_eq!(Endpoint::parse("redis://u:secret@h:1").unwrap().to_string(), "h:1");

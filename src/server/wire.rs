@@ -16,6 +16,8 @@ use super::endpoint::Node;
 use super::refusals::{Meaning, meaning, refusal};
 use super::resp::{Command, Value, put};
 use super::stream::{Broken, Stream};
+use crate::clock::Time;
+use crate::credentials::Credentials;
 use crate::memory::GiveBack as _;
 use crate::protocol::{self, LockKeys, Push, Refusal, SCRIPTS, Value as _};
 
@@ -62,6 +64,8 @@ pub(crate) enum Reply {
 pub(crate) struct Wire {
     stream: Stream,
     pairing: Pairing,
+    /// When the login has to be renewed, until someone does that.
+    pub(crate) login_due: Option<Time>,
 }
 
 impl AsFd for Wire {
@@ -71,8 +75,15 @@ impl AsFd for Wire {
 }
 
 impl Wire {
-    pub(super) fn new(stream: Stream, digests: Arc<[String]>) -> Self {
-        Self { stream, pairing: Pairing::new(digests) }
+    pub(super) fn new(stream: Stream, digests: Arc<[String]>, login_due: Option<Time>) -> Self {
+        Self { stream, pairing: Pairing::new(digests), login_due }
+    }
+
+    /// Logs in anew, after the requests that are queued. If the server denies that, the connection is broken.
+    pub(crate) fn log_in(&mut self, credentials: &Credentials) {
+        put(&mut self.stream.out, &["AUTH", &credentials.user, &credentials.password]);
+        self.pairing.awaited.push_back(Awaited::Login);
+        self.login_due = credentials.renewed_at(Time::now());
     }
 
     /// Queues a request. Hand-offs come to `channel`. `asking`: a node of a cluster is asked for a slot that is only on
@@ -155,6 +166,7 @@ enum Awaited {
     /// Its answer is of no use; that of the following request is.
     Asking,
     Subscription(Arc<str>),
+    Login,
     Replicas {
         tag: u64,
     },
@@ -250,7 +262,8 @@ impl Pairing {
             return Err(format!("the server said without having been asked: {what}"));
         };
         Ok(match (awaited, error) {
-            (Awaited::Asking, _) => None,
+            (Awaited::Asking, _) | (Awaited::Login, None) => None,
+            (Awaited::Login, Some(error)) => return Err(format!("the server denies the new login: {error}")),
             (Awaited::Request { of, request, by_text: false }, Some(error)) if error.starts_with("NOSCRIPT") => {
                 self.request(of, request, true, out);
                 None

@@ -13,6 +13,7 @@ mod busy_callers;
 mod cancellation;
 mod cleanup;
 mod connect_errors;
+mod expiring_logins;
 mod history;
 mod leases;
 mod long_link;

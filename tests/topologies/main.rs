@@ -5,6 +5,7 @@
 
 mod discovery;
 mod failover;
+mod logins;
 mod many_slots;
 mod masters;
 mod replicas;

@@ -33,7 +33,8 @@ fn a_password_is_in_a_file_or_in_the_environment() {
         command.env("FAIRLOCK_PASSWORD", SECRET);
     };
     type Arrange<'a> = &'a dyn Fn(&mut Command);
-    let ways: [(&str, &str, Arrange<'_>); 7] = [
+    let prints = format!("cat {}; echo more", path.display());
+    let ways: [(&str, &str, Arrange<'_>); 8] = [
         ("default", &url, &|command| {
             command.arg("--password-file").arg(path);
         }),
@@ -41,6 +42,9 @@ fn a_password_is_in_a_file_or_in_the_environment() {
             command.env("FAIRLOCK_PASSWORD_FILE", path);
         }),
         ("default", &url, &right),
+        ("worker", &url, &|command| {
+            command.args(["--user", "worker", "--password-command", &prints]);
+        }),
         ("worker", &url, &|command| {
             command.env("FAIRLOCK_PASSWORD", SECRET).args(["--user", "worker"]);
         }),
@@ -71,6 +75,16 @@ fn a_password_is_in_a_file_or_in_the_environment() {
     let lonely = fairlock().args(["--redis", &url, "--user", "worker", "status", "x"]).output().unwrap();
     assert_eq!(lonely.status.code(), Some(125));
     assert!(String::from_utf8(lonely.stderr).unwrap().contains("--user needs a password"));
+}
+
+#[test]
+fn a_password_command_that_fails_says_why() {
+    let (_server, url) = guarded();
+    for (command, says) in [("echo no token >&2; exit 3", "status: 3) no token"), (":", "prints nothing")] {
+        let ended = fairlock().args(["--redis", &url, "--password-command", command, "status", "x"]).output().unwrap();
+        let stderr = String::from_utf8(ended.stderr).unwrap();
+        assert!(ended.status.code() == Some(125) && stderr.contains(says), "{stderr}");
+    }
 }
 
 /// The arguments of a process, as `ps` shows them.

@@ -34,7 +34,7 @@ fn pair() -> (Wire, UnixStream) {
     ours.set_nonblocking(true).unwrap();
     theirs.set_nonblocking(true).unwrap();
     let digests = SCRIPTS.iter().map(|script| format!("digest-of-{}", script.name)).collect();
-    (Wire::new(Stream::new(ours.into()), digests), theirs)
+    (Wire::new(Stream::new(ours.into()), digests, None), theirs)
 }
 
 fn keys() -> Arc<LockKeys> {
@@ -81,6 +81,23 @@ fn arrived(theirs: &mut UnixStream) -> String {
 
 fn confirmed(kind: &str, channel: &str) -> String {
     format!(">3\r\n${}\r\n{kind}\r\n${}\r\n{channel}\r\n:1\r\n", kind.len(), channel.len())
+}
+
+#[test]
+fn a_new_login_has_its_place_between_requests() {
+    for (answer, expected) in [("+OK", None), ("-WRONGPASS no", Some("the server denies the new login: WRONGPASS no"))]
+    {
+        let (mut wire, mut theirs) = pair();
+        wire.send(1, leave(), &CHANNEL.into(), false);
+        wire.log_in(&Credentials::new("u", "p").expires_in(Duration::from_secs(100)));
+        wire.send(2, leave(), &CHANNEL.into(), false);
+        assert!(wire.login_due.is_some() && wire.flush() == Ok(true));
+        assert!(arrived(&mut theirs).contains("$4\r\nAUTH\r\n$1\r\nu\r\n$1\r\np\r\n"));
+        theirs.write_all(&[&LEFT, answer.as_bytes(), b"\r\n", &LEFT].concat()).unwrap();
+        let (said, end) = said(&mut wire);
+        let before = if expected.is_some() { &["1: Leave"][..] } else { &["1: Leave", "2: Leave"] };
+        assert_eq!((said, end.as_deref()), (before.iter().map(|word| (*word).to_owned()).collect(), expected));
+    }
 }
 
 /// Two requests, a subscription between them, an unsubscription that nobody asked for, a message in each gap.

@@ -1,0 +1,154 @@
+//! Passwords that are good for a short time: leases and places outlive them, on the connections that there are.
+
+use std::{
+    future::IntoFuture as _,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use fairlock::{
+    Client, ClientBuilder, Credentials,
+    error::{ConnectError, Fault},
+};
+use redis::cmd;
+use testkit::{RedisServer, SOON, eventually, eventually_async, quiet, soon};
+
+/// A server, and the number in the password that it takes.
+struct Rotating {
+    server: RedisServer,
+    current: Arc<AtomicU32>,
+}
+
+impl Rotating {
+    fn start() -> Self {
+        let server = RedisServer::builder().plain().user("app", "on >password-0 ~* &* +@all").start();
+        Self { server, current: Arc::default() }
+    }
+
+    /// A client that asks for the password, and again after this time.
+    fn client(&self, lifetime: Duration) -> ClientBuilder {
+        let current = self.current.clone();
+        Client::builder().url(&self.server.admin_url()).login_with(move || {
+            let password = format!("password-{}", current.load(Ordering::SeqCst));
+            Ok::<_, Fault>(Credentials::new("app", password).expires_in(lifetime))
+        })
+    }
+
+    fn rule(&self, rule: &str) {
+        let () = cmd("ACL").arg(&["SETUSER", "app", rule]).query(&mut self.server.raw()).unwrap();
+    }
+
+    /// The server takes another password, too.
+    fn next(&self) -> u32 {
+        let next = self.current.load(Ordering::SeqCst) + 1;
+        self.rule(&format!(">password-{next}"));
+        self.current.store(next, Ordering::SeqCst);
+        next
+    }
+
+    /// How many logins there were on connections that stay, and how many of them were denied.
+    fn logins(&self) -> (u32, u32) {
+        let stats: String = cmd("INFO").arg("commandstats").query(&mut self.server.raw()).unwrap();
+        let line = stats.lines().find(|line| line.starts_with("cmdstat_auth:")).unwrap_or_default().to_owned();
+        let field = |name: &str| {
+            let value = line.split([':', ',']).find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+            value.map_or(0, |value| value.parse().unwrap())
+        };
+        (field("calls"), field("failed_calls"))
+    }
+}
+
+/// The server refuses each password as soon as both clients have the next.
+#[tokio::test]
+async fn leases_and_places_outlive_passwords() {
+    let rotating = Rotating::start();
+    let short = Duration::from_secs(2);
+    let lock_of = async || {
+        let client = soon(rotating.client(short).connect()).await.unwrap();
+        client.lock_with("lock", quiet()).unwrap()
+    };
+    let (holder, waiter, last) = (lock_of().await, lock_of().await, lock_of().await);
+    let guard = holder.acquire().await.unwrap();
+    let waiting = waiter.enqueue().await.unwrap();
+    let behind = last.enqueue().await.unwrap();
+    let connections = rotating.server.connections();
+    for _ in 0..2 {
+        let old = rotating.current.load(Ordering::SeqCst);
+        rotating.next();
+        let (before, _) = rotating.logins();
+        // A question that was under way may bring the old password once more.
+        eventually("all log in with the next", SOON, || rotating.logins().0 >= before + 6);
+        rotating.rule(&format!("<password-{old}"));
+    }
+    assert_eq!(rotating.logins().1, 0, "none was denied");
+    assert_eq!(rotating.server.connections(), connections, "no connection was lost");
+    guard.check().unwrap();
+    soon(guard.release()).await.unwrap();
+    let next = soon(waiting).await.unwrap();
+    assert!(next.ticket() < behind.ticket());
+    soon(next.release()).await.unwrap();
+    soon(soon(behind).await.unwrap().release()).await.unwrap();
+}
+
+/// As a service does with a login that was not renewed in time.
+#[tokio::test]
+async fn a_connection_that_is_cut_logs_in_with_the_current_password() {
+    let rotating = Rotating::start();
+    let client = soon(rotating.client(Duration::from_secs(3600)).connect()).await.unwrap();
+    let lock = client.lock("lock").unwrap();
+    let guard = lock.acquire().await.unwrap();
+    rotating.rule("resetpass");
+    rotating.next();
+    let _: u32 = cmd("CLIENT").arg(&["KILL", "USER", "app"]).query(&mut rotating.server.raw()).unwrap();
+    soon(guard.renew()).await.unwrap();
+    guard.check().unwrap();
+}
+
+/// The server denies what the program gives: the client takes that for the end of the connection, and asks again.
+#[tokio::test]
+async fn a_new_login_that_is_denied_is_asked_for_again() {
+    let rotating = Rotating::start();
+    let client = soon(rotating.client(Duration::from_secs(2)).connect()).await.unwrap();
+    let lock = client.lock("lock").unwrap();
+    let guard = lock.acquire().await.unwrap();
+    rotating.rule("resetpass");
+    eventually("it was denied", SOON, || rotating.logins().1 > 0);
+    rotating.next();
+    soon(guard.renew()).await.unwrap();
+    guard.check().unwrap();
+}
+
+#[tokio::test]
+async fn errors_of_the_program_are_told_and_pass() {
+    let rotating = Rotating::start();
+    let (fails, refusals) = (Arc::new(AtomicBool::new(true)), Arc::new(AtomicU32::new(0)));
+    let (failing, refused, current) = (fails.clone(), refusals.clone(), rotating.current.clone());
+    let builder = Client::builder().url(&rotating.server.admin_url()).login_with(move || {
+        let password = format!("password-{}", current.load(Ordering::SeqCst));
+        let credentials = Credentials::new("app", password).expires_in(Duration::from_secs(2));
+        if failing.load(Ordering::SeqCst) {
+            refused.fetch_add(1, Ordering::SeqCst);
+            return Err("the cloud signs nothing today");
+        }
+        Ok(credentials)
+    });
+    let error = soon(builder.clone().connect()).await.map(|_| ()).unwrap_err();
+    assert!(matches!(error, ConnectError::Authentication { .. }), "{error:?}");
+    assert!(error.to_string().contains("the cloud signs nothing today"), "{error}");
+
+    fails.store(false, Ordering::SeqCst);
+    let client = soon(builder.connect()).await.unwrap();
+    let lock = client.lock("lock").unwrap();
+    let guard = soon(lock.acquire().into_future()).await.unwrap();
+    // While the program gives nothing, the login that there is goes on.
+    fails.store(true, Ordering::SeqCst);
+    let before = refusals.load(Ordering::SeqCst);
+    eventually_async("it is asked again and again", SOON, async || refusals.load(Ordering::SeqCst) >= before + 2).await;
+    guard.renew().await.unwrap();
+    fails.store(false, Ordering::SeqCst);
+    eventually_async("it logs in anew", SOON, async || rotating.logins().0 > 0).await;
+    guard.check().unwrap();
+}
