@@ -32,8 +32,8 @@ Examples:
   fairlock status deploy           who holds it, and who waits
 
 Options before the command are those that every command has: --redis URL, --local, --prefix PREFIX, --user NAME, \
---password-file FILE, --password-command COMMAND, --tls-ca FILE, --tls-cert FILE and --tls-key FILE, which `fairlock run --help` explains; and \
---version.";
+--password-file FILE, --password-command COMMAND, --tls-ca FILE, --tls-cert FILE and --tls-key FILE, which \
+`fairlock run --help` explains; and --version.";
 
 /// What a bug report needs: which build this is, and which servers and other versions it works with.
 fn long_version() -> String {
