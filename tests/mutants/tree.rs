@@ -54,7 +54,6 @@ pub(crate) const REAL: Stage = Stage {
         ("api::server_costs", &[]),
         ("faults::process_deaths", &["a_dead_holder_before"]),
         ("api::connect_errors", &[]),
-        ("api::expiring_logins", &[]),
         ("topologies::discovery", &[]),
         ("topologies::masters", &[]),
         ("faults::full_memory", &[]),
