@@ -67,7 +67,7 @@ impl Keeper {
                 let wakers = self.wakers.clone();
                 let Some(Caller { origin, queued, resolved, .. }) = self.forget_caller(id) else {
                     // No caller is left to take it.
-                    return self.feed(slot, Event::Command(Command::Release { question: None, id }));
+                    return self.feed(slot, Event::Command(Command::GiveBack { id }));
                 };
                 let shared = Arc::new(Shared::new(spec, id, token, ticket, origin, deadline, wakers));
                 lock(&self.leases).insert(id, shared.clone());

@@ -8,10 +8,10 @@ use tokio::sync::oneshot;
 
 use super::inbox::Outbox;
 use super::lock;
-use super::machine::{Command, Id, Mode, NotGranted, Page, Release, Renewal};
+use super::machine::{Asked, Command, Id, Mode, NotGranted, Page, Question, Release, Renewal};
 use super::network::SetUp;
 use super::observe;
-use super::questions::Ask;
+use super::questions::Asker;
 use super::shared::{Armed, Shared};
 use crate::clock::Time;
 use crate::error::Fault;
@@ -26,11 +26,16 @@ use crate::wakers::Wakers;
 const LAST_DROP: Duration = Duration::from_millis(250);
 
 pub(crate) enum Message {
-    Acquire(NewAcquire),
+    Acquire {
+        id: Id,
+        asked: Asked,
+        caller: Caller,
+    },
     /// About the lock of this name, as is the next.
     Ask {
         lock: Arc<str>,
-        ask: Ask,
+        question: Question,
+        asker: Asker,
     },
     Command {
         lock: Arc<str>,
@@ -51,23 +56,6 @@ pub(crate) enum Message {
     End,
     #[cfg(feature = "__test-hooks")]
     Panic,
-}
-
-/// An acquire, and who asks for it.
-pub(crate) struct NewAcquire {
-    pub(crate) id: Id,
-    pub(crate) about: About,
-    pub(crate) mode: Mode,
-    pub(crate) timeout: Option<Duration>,
-    pub(crate) caller: Caller,
-}
-
-impl NewAcquire {
-    pub(super) fn split(self) -> (Caller, Command) {
-        let Self { id, about, mode, timeout, caller } = self;
-        let (spec, called) = (caller.spec.clone(), caller.origin.called);
-        (caller, Command::Acquire { id, spec, about, mode, timeout, called })
-    }
 }
 
 /// The client and its process, for whom it asked for a lease, and when.
@@ -161,12 +149,12 @@ impl Handle {
 
     /// The position of a waiter: 1 for the first one, 0 if it was granted the lock.
     pub(crate) async fn position(&self, lock: &Arc<str>, id: Id) -> Result<u64, Fault> {
-        self.ask(|reply| Message::Ask { lock: lock.clone(), ask: Ask::Position { id, reply } }).await?
+        self.question(lock, Question::Position { id }, Asker::Position).await?
     }
 
     /// Renews a lease, or extends it by this much.
     pub(crate) async fn renew(&self, lock: &Arc<str>, id: Id, extend: Option<Duration>) -> Result<Renewal, Fault> {
-        self.ask(|reply| Message::Ask { lock: lock.clone(), ask: Ask::Renew { id, extend, reply } }).await?
+        self.question(lock, Question::Renew { id, extend }, Asker::Renewal).await?
     }
 
     /// Switches the automatic renewal of a lease on or off.
@@ -175,14 +163,13 @@ impl Handle {
     }
 
     pub(crate) async fn release(&self, lease: Arc<Shared>) -> Result<Release, Fault> {
-        let lock = lease.spec.name().clone();
-        self.ask(|reply| Message::Ask { lock, ask: Ask::Release { lease, reply: Some(reply) } }).await
+        let (lock, id) = (lease.spec.name().clone(), lease.id);
+        self.question(&lock, Question::Release { id }, |asker| Asker::Release(lease, Some(asker))).await
     }
 
     /// This many waiters after the ticket `after`, and the holder.
     pub(crate) async fn inspect(&self, keys: &Arc<LockKeys>, after: Option<Ticket>, count: u32) -> Result<Page, Fault> {
-        let (lock, keys) = (keys.name.clone(), keys.clone());
-        self.ask(|reply| Message::Ask { lock, ask: Ask::Inspect { keys, after, count, reply } }).await?
+        self.question(&keys.name, Question::Inspect { keys: keys.clone(), after, count }, Asker::Page).await?
     }
 
     pub(crate) async fn break_lease(
@@ -191,8 +178,7 @@ impl Handle {
         token: Option<Token>,
         force: bool,
     ) -> Result<BreakOutcome, Fault> {
-        let (lock, keys) = (keys.name.clone(), keys.clone());
-        self.ask(|reply| Message::Ask { lock, ask: Ask::Break { keys, token, force, reply } }).await?
+        self.question(&keys.name, Question::Break { keys: keys.clone(), token, force }, Asker::Break).await?
     }
 
     /// The latest grants of the lock; `switch` has them recorded, or no longer.
@@ -202,8 +188,7 @@ impl Handle {
         switch: Option<bool>,
         count: u32,
     ) -> Result<History, Fault> {
-        let (lock, keys) = (keys.name.clone(), keys.clone());
-        self.ask(|reply| Message::Ask { lock, ask: Ask::History { keys, switch, count, reply } }).await?
+        self.question(&keys.name, Question::History { keys: keys.clone(), switch, count }, Asker::History).await?
     }
 
     /// Why the server of this lock does not answer.
@@ -214,6 +199,16 @@ impl Handle {
     /// Gives up everything that this client has.
     pub(crate) async fn close(&self) -> Result<(), Fault> {
         self.ask(|reply| Message::Close { reply }).await
+    }
+
+    /// Asks a question about a lock.
+    async fn question<T>(
+        &self,
+        lock: &Arc<str>,
+        question: Question,
+        asker: impl FnOnce(oneshot::Sender<T>) -> Asker,
+    ) -> Result<T, Fault> {
+        self.ask(|reply| Message::Ask { lock: lock.clone(), question, asker: asker(reply) }).await
     }
 
     /// Asks the keeper and awaits its answer. Dropping the future drops the answer, not the question.
@@ -243,8 +238,8 @@ impl Handle {
         let origin = Origin { client, process: self.process.clone(), label, owner, called };
         let (lock, observed) = (spec.name().clone(), observe::Wait::new(&spec, &about));
         let id = Id(self.next.fetch_add(1, Ordering::Relaxed));
-        let caller = Caller { spec, origin, queued, resolved };
-        self.send(Message::Acquire(NewAcquire { id, about, mode, timeout, caller }))?;
+        let caller = Caller { spec: spec.clone(), origin, queued, resolved };
+        self.send(Message::Acquire { id, asked: Asked { spec, about, mode, timeout, called }, caller })?;
         Ok(Acquiring { id, lock, ticket, result: Some(result), handle: self.clone(), observed })
     }
 

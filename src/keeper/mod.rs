@@ -97,9 +97,9 @@ pub(crate) use shared::{Armed, Shared};
 
 use self::handle::End;
 use self::inbox::{Inbox, inbox};
-use self::machine::{Event, Id, Machine, QuestionId};
+use self::machine::{Event, Id, Machine, Question, QuestionId};
 use self::network::{Network, SetUp};
-use self::questions::Questions;
+use self::questions::{Asker, Questions};
 use self::routes::Routes;
 use self::sleep::{Lookout, lookout};
 use self::turns::Turns;
@@ -295,7 +295,8 @@ impl Keeper {
         let machine = self.machines.entry(slot).or_insert_with(|| {
             let mut machine = Machine::new(self.client.clone(), self.prefix.clone(), fastrand::u64(..));
             if self.closed {
-                machine.handle(Time::now(), Event::Command(Command::Close { question: NOBODY }));
+                let close = Command::Ask { number: NOBODY, question: Question::Close };
+                machine.handle(Time::now(), Event::Command(close));
             }
             machine
         });
@@ -335,14 +336,14 @@ impl Keeper {
     fn message(&mut self, message: Message) {
         let (lock, command) = match message {
             // Its caller gave up while the message was under way.
-            Message::Acquire(acquire) if acquire.caller.resolved.is_closed() => return,
-            Message::Acquire(acquire) => {
-                let (id, name) = (acquire.id, acquire.caller.spec.name().clone());
-                let (caller, command) = acquire.split();
+            Message::Acquire { caller, .. } if caller.resolved.is_closed() => return,
+            Message::Acquire { id, asked, caller } => {
                 self.callers.insert(id, caller);
-                (name, command)
+                (asked.spec.name().clone(), Command::Acquire { id, asked })
             }
-            Message::Ask { lock, ask } => (lock, self.questions.ask(ask)),
+            Message::Ask { lock, question, asker } => {
+                (lock, Command::Ask { number: self.questions.ask(asker), question })
+            }
             Message::Command { lock, command } => {
                 if let Command::Abandon { id } = &command {
                     self.forget_caller(*id);
@@ -403,7 +404,13 @@ impl Keeper {
     fn close(&mut self, reply: oneshot::Sender<()>) {
         self.closed = true;
         let machines: Vec<Slot> = self.machines.keys().copied().collect();
-        let question = self.questions.close(machines.len(), reply);
-        machines.into_iter().for_each(|slot| self.feed(slot, Event::Command(Command::Close { question })));
+        if machines.is_empty() {
+            let _ = reply.send(());
+            return;
+        }
+        let number = self.questions.ask(Asker::Close(reply, machines.len()));
+        for slot in machines {
+            self.feed(slot, Event::Command(Command::Ask { number, question: Question::Close }));
+        }
     }
 }

@@ -10,9 +10,9 @@ use tokio::sync::Notify;
 
 use super::handle::{Message, Origin};
 use super::inbox::Outbox;
-use super::machine::Id;
+use super::machine::{Id, Question};
 use super::observe;
-use super::questions::Ask;
+use super::questions::Asker;
 use crate::clock::Time;
 use crate::error::{Lost, LostReason};
 use crate::fork::UnlessForked;
@@ -280,8 +280,9 @@ impl Drop for Armed {
     fn drop(&mut self) {
         if self.armed && !self.shared.is_forked() {
             self.shared.end(LostReason::Released);
-            let (lock, lease) = (self.shared.spec.name().clone(), self.shared.clone());
-            let _ = self.messages.send(Message::Ask { lock, ask: Ask::Release { lease, reply: None } });
+            let (lease, question) = (self.shared.clone(), Question::Release { id: self.shared.id });
+            let (lock, asker) = (lease.spec.name().clone(), Asker::Release(lease, None));
+            let _ = self.messages.send(Message::Ask { lock, question, asker });
         }
     }
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::waiter::Mode;
 use crate::clock::Time;
 use crate::error::{ConnectError, Fault, LostReason};
 use crate::history::History;
@@ -11,67 +10,89 @@ use crate::inspect::{BreakOutcome, Holder, QueuedWaiter};
 use crate::options::Spec;
 use crate::protocol::{About, Id, LockKeys, Push, Refusal, Reply, Request, Ticket, Token};
 
-/// A caller's question that awaits one result.
+/// The number of a caller's question that awaits one result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct QuestionId(pub(crate) u64);
 /// A request under way to the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct RequestId(pub(crate) u64);
 
-/// What callers ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Mode {
+    /// Wait, for ever or for its timeout.
+    Wait,
+    /// The same, and hear of the ticket.
+    Enqueue,
+    /// Take the lock now or not at all.
+    Try,
+}
+
+/// An acquire as its caller asks for it.
+#[derive(Debug, Clone)]
+pub(crate) struct Asked {
+    pub(crate) spec: Arc<Spec>,
+    pub(crate) about: About,
+    pub(crate) mode: Mode,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) called: Time,
+}
+
+/// What a caller asks, and awaits an answer to.
+#[derive(Debug, Clone, Hash)]
+pub(crate) enum Question {
+    Position {
+        id: Id,
+    },
+    Renew {
+        id: Id,
+        /// Beyond the end that the lease has, or was asked for, up to now.
+        extend: Option<Duration>,
+    },
+    Release {
+        id: Id,
+    },
+    Inspect {
+        keys: Arc<LockKeys>,
+        after: Option<Ticket>,
+        count: u32,
+    },
+    Break {
+        keys: Arc<LockKeys>,
+        token: Option<Token>,
+        force: bool,
+    },
+    History {
+        keys: Arc<LockKeys>,
+        switch: Option<bool>,
+        count: u32,
+    },
+    /// Give up everything that this client has.
+    Close,
+}
+
+/// What callers want.
 #[derive(Debug, Clone)]
 pub(crate) enum Command {
     Acquire {
         id: Id,
-        spec: Arc<Spec>,
-        about: About,
-        mode: Mode,
-        timeout: Option<Duration>,
-        called: Time,
+        asked: Asked,
     },
     /// The caller of this acquire does not await it any more.
     Abandon {
         id: Id,
     },
-    Position {
-        question: QuestionId,
+    /// No caller wants this lease.
+    GiveBack {
         id: Id,
-    },
-    Renew {
-        question: QuestionId,
-        id: Id,
-        /// Beyond the end that the lease has, or was asked for, up to now.
-        extend: Option<Duration>,
     },
     /// Switches automatic renewal on or off.
     Automatic {
         id: Id,
         on: bool,
     },
-    Release {
-        question: Option<QuestionId>,
-        id: Id,
-    },
-    Inspect {
-        question: QuestionId,
-        keys: Arc<LockKeys>,
-        after: Option<Ticket>,
-        count: u32,
-    },
-    Break {
-        question: QuestionId,
-        keys: Arc<LockKeys>,
-        token: Option<Token>,
-        force: bool,
-    },
-    History {
-        question: QuestionId,
-        keys: Arc<LockKeys>,
-        switch: Option<bool>,
-        count: u32,
-    },
-    Close {
-        question: QuestionId,
+    Ask {
+        number: QuestionId,
+        question: Question,
     },
 }
 

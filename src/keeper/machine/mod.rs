@@ -23,17 +23,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use self::api::{
-    Command, Effect, Event, NotGranted, Outcome, Page, QuestionId, Release, Renewal, RequestId,
+    Asked, Command, Effect, Event, Mode, NotGranted, Outcome, Page, Question, QuestionId, Release, Renewal, RequestId,
 };
 pub(in crate::keeper) use self::core::{Core, Sent, Timer, What};
 use self::kept::Kept;
 use self::lock::LockState;
-use self::questions::Pending;
 use self::unsent::Unsent;
-use self::waiter::Asked;
-pub(crate) use self::waiter::Mode;
 use crate::clock::Time;
-use crate::error::{Fault, LostReason, brief};
+use crate::error::{Fault, brief};
 pub(crate) use crate::protocol::Id;
 use crate::protocol::{AcquireVerdict, ClientId, LockKeys, Push, PushKind, Refusal, Reply, Verdict};
 #[cfg(test)]
@@ -54,7 +51,7 @@ pub(crate) struct Machine {
     pub(super) locks: BTreeMap<Arc<str>, LockState>,
     /// What it knows of others.
     pub(super) kept: Kept,
-    pub(super) questions: BTreeMap<QuestionId, Pending>,
+    pub(super) questions: BTreeMap<QuestionId, Question>,
     pub(super) closed: bool,
     pub(super) closing: Option<QuestionId>,
 }
@@ -158,50 +155,25 @@ impl Machine {
             Command::Acquire { id, .. } if self.closed => {
                 self.core.effects.push(Effect::NotGranted { id, why: NotGranted::Fault(Fault::Closed) });
             }
-            Command::Acquire { id, spec, about, mode, timeout, called } => {
+            Command::Acquire { id, asked } => {
                 // A forged message may have named this id before it was given.
                 self.at(id, |lock, core| lock.forget_release(core, id));
-                let keys = spec.keys.clone();
+                let keys = asked.spec.keys.clone();
                 if !self.locks.contains_key(&keys.name) {
                     let known = self.kept.take(now, &keys.name);
                     self.lock(&keys).0.known = known;
                 }
                 let (lock, core) = self.lock(&keys);
-                lock.acquire(core, now, id, Asked { spec, about, mode, timeout, called });
+                lock.acquire(core, now, id, asked);
             }
             Command::Abandon { id } => self.at(id, |lock, core| lock.abandon(core, now, id)),
-            Command::Release { question, id } if self.core.locks_of.contains_key(&id) => {
-                self.at(id, |lock, core| lock.release(core, now, id, question));
-            }
-            Command::Release { question: Some(question), .. } => {
-                self.core.answer(question, Outcome::Release(Release::Lost(LostReason::Ended)));
-            }
-            Command::Release { question: None, .. } => {}
-            Command::Close { question } => self.close(now, question),
-            Command::Renew { question, .. } if self.closed => {
-                self.core.answer(question, Outcome::Renewal(Err(Fault::Closed)));
-            }
-            Command::Renew { question, id, extend } if self.core.locks_of.contains_key(&id) => {
-                self.at(id, |lock, core| lock.renew_for(core, now, question, id, extend));
-            }
-            Command::Renew { question, .. } => {
-                self.core.answer(question, Outcome::Renewal(Ok(Renewal::Lost(LostReason::Ended))));
-            }
+            Command::GiveBack { id } => self.at(id, |lock, core| lock.release(core, now, id, None)),
             Command::Automatic { id, on } => self.at(id, |lock, core| lock.renew_automatically(core, now, id, on)),
-            Command::Position { question, id } => self.ask(now, question, Pending::Position(id)),
-            Command::Inspect { question, keys, after, count } => {
-                self.ask(now, question, Pending::Inspect { keys, after, count });
-            }
-            Command::Break { question, keys, token, force } => {
-                self.ask(now, question, Pending::Break { keys, token, force });
-            }
-            Command::History { question, keys, switch, count } => {
-                self.ask(now, question, Pending::History { keys, switch, count });
-            }
+            Command::Ask { number, question } => self.ask(now, number, question),
         }
     }
 
-    fn close(&mut self, now: Time, question: QuestionId) {
+    pub(super) fn close(&mut self, now: Time, question: QuestionId) {
         self.closed = true;
         self.at_each_lock(|lock, core| lock.close(core, now));
         self.fail_questions(&Fault::Closed);

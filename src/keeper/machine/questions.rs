@@ -1,34 +1,44 @@
-//! Callers' questions to the server that end with one answer.
-
-use std::sync::Arc;
+//! Callers' questions, each of which ends with one answer. A lease answers those about itself.
 
 use super::waiter::Waiter;
-use super::{ANSWER_TIMEOUT, Id, Machine, Outcome, Page, QuestionId, Timer, What};
+use super::{ANSWER_TIMEOUT, Id, Machine, Outcome, Page, Question, QuestionId, Release, Renewal, Timer, What};
 use crate::clock::Time;
-use crate::error::Fault;
+use crate::error::{Fault, LostReason};
 use crate::history::History;
 use crate::inspect::BreakOutcome;
-use crate::protocol::{
-    BreakRequest, BreakVerdict, Common, HistoryRequest, InspectRequest, Inspected, LockKeys, Request, Ticket, Token,
-};
-
-/// A question without an answer.
-#[derive(Debug, Clone, Hash)]
-pub(in crate::keeper) enum Pending {
-    Position(Id),
-    Inspect { keys: Arc<LockKeys>, after: Option<Ticket>, count: u32 },
-    Break { keys: Arc<LockKeys>, token: Option<Token>, force: bool },
-    History { keys: Arc<LockKeys>, switch: Option<bool>, count: u32 },
-}
+use crate::protocol::{BreakRequest, BreakVerdict, Common, HistoryRequest, InspectRequest, Inspected, Request};
 
 impl Machine {
-    pub(super) fn ask(&mut self, now: Time, question: QuestionId, pending: Pending) {
-        self.questions.insert(question, pending);
-        if self.closed {
-            return self.fail_question(question, Fault::Closed);
+    pub(super) fn ask(&mut self, now: Time, number: QuestionId, question: Question) {
+        match question {
+            Question::Renew { .. } if self.closed => {
+                self.core.answer(number, Outcome::Renewal(Err(Fault::Closed)));
+            }
+            Question::Renew { id, extend } if self.core.locks_of.contains_key(&id) => {
+                self.at(id, |lock, core| lock.renew_for(core, now, number, id, extend));
+            }
+            Question::Renew { .. } => {
+                self.core.answer(number, Outcome::Renewal(Ok(Renewal::Lost(LostReason::Ended))));
+            }
+            Question::Release { id } if self.core.locks_of.contains_key(&id) => {
+                self.at(id, |lock, core| lock.release(core, now, id, Some(number)));
+            }
+            Question::Release { .. } => {
+                self.core.answer(number, Outcome::Release(Release::Lost(LostReason::Ended)));
+            }
+            Question::Close => self.close(now, number),
+            Question::Position { .. }
+            | Question::Inspect { .. }
+            | Question::Break { .. }
+            | Question::History { .. } => {
+                self.questions.insert(number, question);
+                if self.closed {
+                    return self.fail_question(number, Fault::Closed);
+                }
+                self.core.timers.set(Timer::Question(number), now + ANSWER_TIMEOUT);
+                self.ask_in_turn(number);
+            }
         }
-        self.core.timers.set(Timer::Question(question), now + ANSWER_TIMEOUT);
-        self.ask_in_turn(question);
     }
 
     /// The question is sent as soon as there is room for it.
@@ -40,17 +50,17 @@ impl Machine {
 
     pub(super) fn send_question(&mut self, now: Time, question: QuestionId) {
         let request = match self.questions.get(&question) {
-            Some(Pending::Inspect { keys, after, count }) => {
+            Some(Question::Inspect { keys, after, count }) => {
                 Request::Inspect(InspectRequest { keys: keys.clone(), after: *after, count: *count })
             }
-            Some(Pending::Break { keys, token, force }) => {
+            Some(Question::Break { keys, token, force }) => {
                 Request::Break(BreakRequest { keys: keys.clone(), token: *token, force: *force })
             }
-            Some(Pending::History { keys, switch, count }) => {
+            Some(Question::History { keys, switch, count }) => {
                 Request::History(HistoryRequest { keys: keys.clone(), switch: *switch, count: *count })
             }
             // A question for a waiter's position is its acquire, sent once more.
-            Some(&Pending::Position(id)) => {
+            Some(&Question::Position { id }) => {
                 let Some(waiter) = self.waiter(id) else { return self.on_position(question, 0) };
                 // It has to wait for its turn, or it would overtake the acquires before its own.
                 if waiter.turn.is_some() {
@@ -58,7 +68,7 @@ impl Machine {
                 }
                 return self.at(id, |lock, core| lock.send_position(core, now, id, question));
             }
-            None => return,
+            _ => return,
         };
         self.core.send(now, What::Question(question), request);
     }
@@ -110,7 +120,7 @@ impl Machine {
     }
 
     /// Forgets a question. None: it has had its answer, and this one comes too late.
-    fn end_question(&mut self, question: QuestionId) -> Option<Pending> {
+    fn end_question(&mut self, question: QuestionId) -> Option<Question> {
         self.core.timers.clear(&Timer::Question(question));
         self.core.timers.clear(&Timer::AskAgain(question));
         self.questions.remove(&question)
@@ -118,11 +128,12 @@ impl Machine {
 
     pub(super) fn fail_question(&mut self, question: QuestionId, fault: Fault) {
         let outcome = match self.end_question(question) {
-            None => return,
-            Some(Pending::Position(_)) => Outcome::Position(Err(fault)),
-            Some(Pending::Inspect { .. }) => Outcome::Page(Err(fault)),
-            Some(Pending::Break { .. }) => Outcome::Break(Err(fault)),
-            Some(Pending::History { .. }) => Outcome::History(Err(fault)),
+            Some(Question::Position { .. }) => Outcome::Position(Err(fault)),
+            Some(Question::Inspect { .. }) => Outcome::Page(Err(fault)),
+            Some(Question::Break { .. }) => Outcome::Break(Err(fault)),
+            Some(Question::History { .. }) => Outcome::History(Err(fault)),
+            // The lease has the others.
+            Some(Question::Renew { .. } | Question::Release { .. } | Question::Close) | None => return,
         };
         self.core.answer(question, outcome);
     }

@@ -12,28 +12,17 @@
 //! each phase: then its place or its lease is released.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::core::Core;
 use super::grant::Grant;
 use super::lock::LockState;
 use super::release::Kind;
 use super::unsent::Turn;
-use super::{ANSWER_TIMEOUT, Effect, Id, NotGranted, QuestionId, RequestId, Timer, What};
+use super::{ANSWER_TIMEOUT, Asked, Effect, Id, Mode, NotGranted, QuestionId, RequestId, Timer, What};
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::options::Spec;
 use crate::protocol::{About, AcquireRequest, AcquireVerdict, Common, Epoch, Request, Seat, Ticket, Token, UNBOUNDED};
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Mode {
-    /// Wait, for ever or for its timeout.
-    Wait,
-    /// The same, and hear of the ticket.
-    Enqueue,
-    /// Take the lock now or not at all.
-    Try,
-}
 
 /// See the table above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -92,16 +81,6 @@ impl Waiter {
             self.phase = Phase::Confirming { token: grant.token };
         }
     }
-}
-
-/// An acquire as its caller asks for it.
-#[derive(Debug, Clone)]
-pub(crate) struct Asked {
-    pub(crate) spec: Arc<Spec>,
-    pub(crate) about: About,
-    pub(crate) mode: Mode,
-    pub(crate) timeout: Option<Duration>,
-    pub(crate) called: Time,
 }
 
 impl LockState {

@@ -65,8 +65,12 @@ pub(super) fn acquire_in(
     timeout: Option<Duration>,
 ) {
     let about = About { secret: Secret::repeated("s"), label: "l".into(), owner: "o".into() };
-    let command = Command::Acquire { id: Id(id), spec: spec.clone(), about, mode, timeout, called: at(now) };
-    machine.handle(at(now), Event::Command(command));
+    let asked = Asked { spec: spec.clone(), about, mode, timeout, called: at(now) };
+    machine.handle(at(now), Event::Command(Command::Acquire { id: Id(id), asked }));
+}
+
+pub(super) fn ask(machine: &mut Machine, now: f64, number: u64, question: Question) {
+    machine.handle(at(now), Event::Command(Command::Ask { number: QuestionId(number), question }));
 }
 
 pub(super) fn sent(machine: &mut Machine, now: f64) -> Vec<(RequestId, Request)> {

@@ -11,7 +11,7 @@ use crate::protocol::{Refusal, RenewRequest, Request};
 #[test]
 fn a_release_that_fails_for_good_after_its_deadline_is_answered() {
     let mut machine = holding(LockOptions::new());
-    machine.handle(at(1.0), Event::Command(Command::Release { question: Some(QuestionId(99)), id: Id(1) }));
+    ask(&mut machine, 1.0, 99, Question::Release { id: Id(1) });
     let (request, _) = sent(&mut machine, 1.0).remove(0);
     let refusal = Refusal::WrongType("WRONGTYPE".into());
     machine.handle(at(31.0), Event::Answered { request, result: Err(refusal) });

@@ -8,7 +8,7 @@ use super::losses::Basis;
 use super::server::Reply;
 use crate::clock::Time;
 use crate::keeper::machine::Mode;
-use crate::keeper::machine::{Command, Effect, Id, Machine, QuestionId, RequestId};
+use crate::keeper::machine::{Command, Effect, Id, Machine, Question, QuestionId, RequestId};
 use crate::options::Spec;
 use crate::protocol::{ClientId, Push, Request};
 
@@ -199,10 +199,10 @@ impl Client {
         self.inbox.push_back((now, command));
     }
 
-    pub(super) fn ask(&mut self, now: u64, command: impl FnOnce(QuestionId) -> Command) {
-        let question = QuestionId(self.take_number());
-        self.questions.insert(question, None);
-        self.say(now, command(question));
+    pub(super) fn ask(&mut self, now: u64, question: Question) {
+        let number = QuestionId(self.take_number());
+        self.questions.insert(number, None);
+        self.say(now, Command::Ask { number, question });
     }
 
     pub(super) fn take_number(&mut self) -> u64 {
@@ -219,9 +219,9 @@ impl Client {
         }
         self.guards.remove(&id);
         if ask {
-            self.ask(now, |question| Command::Release { question: Some(question), id });
+            self.ask(now, Question::Release { id });
         } else {
-            self.say(now, Command::Release { question: None, id });
+            self.say(now, Command::GiveBack { id });
         }
     }
 
@@ -291,7 +291,7 @@ impl Client {
                 }
                 self.granted.push((token.get(), ticket.get()));
                 let Some(acquire) = self.acquires.remove(&id).filter(|acquire| acquire.wanted) else {
-                    self.say(now, Command::Release { question: None, id });
+                    self.say(now, Command::GiveBack { id });
                     return Ok(());
                 };
                 let lock = acquire.lock;

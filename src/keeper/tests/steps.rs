@@ -6,7 +6,7 @@ use super::clients::{Acquire, BOOT_NS, Link, Taken};
 use super::world::{MS, World};
 use crate::clock::Time;
 use crate::keeper::machine::Mode;
-use crate::keeper::machine::{Command, Id};
+use crate::keeper::machine::{Asked, Command, Id, Question};
 use crate::protocol::{About, Refusal, Secret, Token, WireId};
 
 /// One event. The first number names a client; the others choose among what the world has at that moment.
@@ -176,10 +176,10 @@ impl World {
                 let client = &mut self.clients[index(client)];
                 if let Some(id) = nth(client.guards.keys().copied(), which) {
                     match which {
-                        ..160 => client.ask(now, |question| Command::Renew { question, id, extend: None }),
+                        ..160 => client.ask(now, Question::Renew { id, extend: None }),
                         160..208 => {
                             let extend = Some(Duration::from_millis(u64::from(which)));
-                            client.ask(now, |question| Command::Renew { question, id, extend });
+                            client.ask(now, Question::Renew { id, extend });
                         }
                         208.. => client.say(now, Command::Automatic { id, on: which % 2 == 0 }),
                     }
@@ -190,23 +190,18 @@ impl World {
                 let asked =
                     client.acquires.iter().filter(|(_, a)| a.mode == Mode::Enqueue && a.ticket.is_some() && a.wanted);
                 if let Some(id) = nth(asked.map(|(id, _)| *id), which) {
-                    client.ask(now, |question| Command::Position { question, id });
+                    client.ask(now, Question::Position { id });
                 }
             }
             Step::Inspect(client, which) => {
                 let keys = self.specs[usize::from(which) % self.specs.len()][0].keys.clone();
-                self.clients[index(client)].ask(now, |question| Command::Inspect {
-                    question,
-                    keys,
-                    after: None,
-                    count: 10,
-                });
+                self.clients[index(client)].ask(now, Question::Inspect { keys, after: None, count: 10 });
             }
             Step::Break(client, which) => self.break_lease(index(client), which),
             Step::Close(client) => {
                 let client = &mut self.clients[index(client)];
                 client.closed = true;
-                client.ask(now, |question| Command::Close { question });
+                client.ask(now, Question::Close);
             }
             Step::DropHandles(client) => self.clients[index(client)].drop_handles(now),
 
@@ -344,7 +339,7 @@ impl World {
             }
             self.server.forced.insert(token);
         }
-        self.clients[index].ask(now, |question| Command::Break { question, keys, token: Token::new(token), force });
+        self.clients[index].ask(now, Question::Break { keys, token: Token::new(token), force });
     }
 
     fn pushed(&mut self, index: usize, which: u8, step: Step) {
@@ -397,7 +392,7 @@ impl super::clients::Client {
         let by = timeout_at.into_iter().chain(answer_by).min();
         let acquire = Acquire { lock, mode, ticket: None, by, timeout: timeout_at, known: false, wanted: true };
         self.acquires.insert(id, acquire);
-        self.say(now, Command::Acquire { id, spec, about, mode, timeout, called });
+        self.say(now, Command::Acquire { id, asked: Asked { spec, about, mode, timeout, called } });
         Some(id)
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::clients::{Client, Link};
 use super::losses::Basis;
 use super::server::{Executed, Reply, Server};
-use crate::keeper::machine::{Command, Event};
+use crate::keeper::machine::{Command, Event, Question};
 use crate::options::Spec;
 use crate::protocol::{self, AcquireVerdict, HeartbeatVerdict, LockKeys, Refusal, Request, Verdict};
 
@@ -180,21 +180,15 @@ impl World {
                     }
                 }
                 Command::Abandon { id } => drop(client.acquires.remove(id)),
-                Command::Release { question: Some(question), id } => {
+                Command::Ask { number, question: Question::Release { id } } => {
                     let deadline = client.machine.lease(*id).map_or(local, |lease| lease.deadline());
-                    client.questions.insert(*question, Some(deadline.max(local)));
+                    client.questions.insert(*number, Some(deadline.max(local)));
                 }
-                Command::Close { question } => {
-                    client.questions.insert(*question, Some(local + Duration::from_secs(1)));
+                Command::Ask { number, question } => {
+                    let seconds = if let Question::Close = question { 1 } else { 5 };
+                    client.questions.insert(*number, Some(local + Duration::from_secs(seconds)));
                 }
-                Command::Position { question, .. }
-                | Command::Renew { question, .. }
-                | Command::Inspect { question, .. }
-                | Command::Break { question, .. }
-                | Command::History { question, .. } => {
-                    client.questions.insert(*question, Some(local + Duration::from_secs(5)));
-                }
-                Command::Release { question: None, .. } | Command::Automatic { .. } => {}
+                Command::GiveBack { .. } | Command::Automatic { .. } => {}
             }
             events.push(Event::Command(command));
         }

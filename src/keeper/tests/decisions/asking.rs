@@ -10,7 +10,7 @@ use crate::protocol::{InspectRequest, Refusal, Reply, Request, Verdict};
 fn a_call_has_five_seconds_whatever_happens() {
     let (mut machine, spec) = start(LockOptions::new());
     let keys = spec.keys.clone();
-    machine.handle(at(0.0), Event::Command(Command::Inspect { question: QuestionId(9), keys, after: None, count: 10 }));
+    ask(&mut machine, 0.0, 9, Question::Inspect { keys, after: None, count: 10 });
     let (request, call) = one_sent(&mut machine, 0.0);
     assert!(matches!(call, Request::Inspect(InspectRequest { after: None, count: 10, .. })), "{call:?}");
     fail(&mut machine, 0.1, request, Refusal::Temporary("LOADING".into()));
@@ -34,7 +34,7 @@ fn a_call_has_five_seconds_whatever_happens() {
 fn a_history_is_told_to_the_caller_that_asked_for_it() {
     let (mut machine, spec) = start(LockOptions::new());
     let keys = spec.keys.clone();
-    machine.handle(at(0.0), Event::Command(Command::History { question: QuestionId(9), keys, switch: None, count: 3 }));
+    ask(&mut machine, 0.0, 9, Question::History { keys, switch: None, count: 3 });
     let (request, call) = one_sent(&mut machine, 0.0);
     assert!(matches!(&call, Request::History(request) if request.count == 3), "{call:?}");
     let history = History { recorded: true, grants: Vec::new() };

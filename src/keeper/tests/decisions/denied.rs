@@ -36,8 +36,7 @@ fn an_acquire_and_a_call_fail_at_once_where_the_server_cannot_be_used() {
         for (id, mode) in [(1, Mode::Wait), (2, Mode::Enqueue), (3, Mode::Try)] {
             acquire_in(&mut machine, 0.0, &spec, id, mode, Some(seconds(60.0)));
         }
-        let inspect = Command::Inspect { question: QuestionId(9), keys: spec.keys.clone(), after: None, count: 1 };
-        machine.handle(at(0.0), Event::Command(inspect));
+        ask(&mut machine, 0.0, 9, Question::Inspect { keys: spec.keys.clone(), after: None, count: 1 });
         deny(&mut machine, 0.1, &error);
         let effects = machine.effects(at(0.1), usize::MAX);
         assert!((1..=3).all(|id| hears(&effects, Id(id), &error)), "{effects:?}");
@@ -95,7 +94,7 @@ fn a_missing_right_fails_an_acquire_and_not_a_waiter() {
 fn a_missing_right_fails_a_question_at_once() {
     let (mut machine, spec) = start(LockOptions::new());
     let keys = spec.keys.clone();
-    machine.handle(at(0.0), Event::Command(Command::Inspect { question: QuestionId(9), keys, after: None, count: 10 }));
+    ask(&mut machine, 0.0, 9, Question::Inspect { keys, after: None, count: 10 });
     let (request, _) = one_sent(&mut machine, 0.0);
     fail(&mut machine, 0.1, request, Refusal::Denied("NOPERM".into()));
     let effects = machine.effects(at(0.1), usize::MAX);

@@ -5,7 +5,7 @@ use crate::protocol::{RenewRequest, Request};
 
 fn extend(machine: &mut Machine, now: f64, question: u64, by: f64) {
     let extend = Some(seconds(by));
-    machine.handle(at(now), Event::Command(Command::Renew { question: QuestionId(question), id: Id(1), extend }));
+    ask(machine, now, question, Question::Renew { id: Id(1), extend });
 }
 
 fn switch(machine: &mut Machine, now: f64, on: bool) {

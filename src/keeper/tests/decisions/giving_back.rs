@@ -13,7 +13,7 @@ use crate::protocol::{LeaveRequest, Refusal, ReleaseRequest, Request};
 #[test]
 fn the_outcome_of_a_release_is_the_servers_and_a_repeated_one_that_finds_no_lease_counts() {
     let ask = |machine: &mut Machine, now| {
-        machine.handle(at(now), Event::Command(Command::Release { question: Some(QuestionId(9)), id: Id(1) }));
+        ask(machine, now, 9, Question::Release { id: Id(1) });
         let (request, call) = one_sent(machine, now);
         assert!(matches!(&call, Request::Release(ReleaseRequest { id, .. }) if id.as_str() == "client.1"), "{call:?}");
         request
@@ -57,7 +57,7 @@ fn the_outcome_of_a_release_is_the_servers_and_a_repeated_one_that_finds_no_leas
 #[test]
 fn a_release_goes_on_where_it_stopped_at_its_batch_limit() {
     let mut machine = holding(LockOptions::new());
-    machine.handle(at(1.0), Event::Command(Command::Release { question: Some(QuestionId(9)), id: Id(1) }));
+    ask(&mut machine, 1.0, 9, Question::Release { id: Id(1) });
     let (request, _) = one_sent(&mut machine, 1.0);
     answer(&mut machine, 1.1, request, Answer { again: true, ..lease(Word::Released, Duration::ZERO) });
     let effects = machine.effects(at(1.1), usize::MAX);
@@ -113,7 +113,7 @@ fn a_waiter_that_leaves_unanswered_leaves_until_the_server_has_heard_it() {
 #[test]
 fn closing_waits_a_second_for_what_is_given_back() {
     let mut machine = holding(LockOptions::new());
-    machine.handle(at(1.0), Event::Command(Command::Close { question: QuestionId(9) }));
+    ask(&mut machine, 1.0, 9, Question::Close);
     let effects = machine.effects(at(1.0), usize::MAX);
     assert!(matches!(lost(&effects), Some(LostReason::Closed)), "{effects:?}");
     assert!(outcome(&effects, 9).is_none());
@@ -124,15 +124,12 @@ fn closing_waits_a_second_for_what_is_given_back() {
 
     // No acquire begins any more, and a close with nothing to give back is over at once.
     let (mut machine, spec) = start(LockOptions::new());
-    machine.handle(at(1.0), Event::Command(Command::Close { question: QuestionId(9) }));
+    ask(&mut machine, 1.0, 9, Question::Close);
     assert!(matches!(outcome(&machine.effects(at(1.0), usize::MAX), 9), Some(Outcome::Closed)));
     acquire(&mut machine, 1.1, &spec, 1);
     assert!(matches!(not_granted(&machine.effects(at(1.1), usize::MAX)), Some(NotGranted::Fault(Fault::Closed))));
     let keys = spec.keys.clone();
-    machine.handle(
-        at(1.2),
-        Event::Command(Command::Break { question: QuestionId(10), keys, token: Token::new(7), force: false }),
-    );
+    ask(&mut machine, 1.2, 10, Question::Break { keys, token: Token::new(7), force: false });
     assert!(matches!(outcome(&machine.effects(at(1.2), usize::MAX), 10), Some(Outcome::Break(Err(Fault::Closed)))));
 }
 
@@ -140,8 +137,8 @@ fn closing_waits_a_second_for_what_is_given_back() {
 fn closing_answers_the_questions_that_wait_for_the_server() {
     let (mut machine, spec) = start(LockOptions::new());
     let keys = spec.keys.clone();
-    machine.handle(at(0.0), Event::Command(Command::Inspect { question: QuestionId(8), keys, after: None, count: 10 }));
-    machine.handle(at(0.1), Event::Command(Command::Close { question: QuestionId(9) }));
+    ask(&mut machine, 0.0, 8, Question::Inspect { keys, after: None, count: 10 });
+    ask(&mut machine, 0.1, 9, Question::Close);
     let effects = machine.effects(at(0.1), usize::MAX);
     assert!(matches!(outcome(&effects, 8), Some(Outcome::Page(Err(Fault::Closed)))), "{effects:?}");
     assert!(matches!(outcome(&effects, 9), Some(Outcome::Closed)), "{effects:?}");
@@ -152,12 +149,12 @@ fn closing_answers_the_questions_that_wait_for_the_server() {
 #[test]
 fn a_position_is_one_more_than_the_rank_and_zero_for_a_holder() {
     let mut machine = waiting(LockOptions::new(), 4, seconds(60.0));
-    machine.handle(at(1.0), Event::Command(Command::Position { question: QuestionId(9), id: Id(1) }));
+    ask(&mut machine, 1.0, 9, Question::Position { id: Id(1) });
     let (request, call) = one_sent(&mut machine, 1.0);
     assert!(is_acquire_with(&call, Some(6)), "{call:?}");
     answer(&mut machine, 1.1, request, queued(2, seconds(60.0)));
     assert!(matches!(outcome(&machine.effects(at(1.1), usize::MAX), 9), Some(Outcome::Position(Ok(3)))));
-    machine.handle(at(2.0), Event::Command(Command::Position { question: QuestionId(10), id: Id(1) }));
+    ask(&mut machine, 2.0, 10, Question::Position { id: Id(1) });
     let (request, _) = one_sent(&mut machine, 2.0);
     answer(&mut machine, 2.1, request, Answer { rank: Some(0), ..lease(Word::Granted, seconds(30.0)) });
     let effects = machine.effects(at(2.1), usize::MAX);
@@ -168,7 +165,7 @@ fn a_position_is_one_more_than_the_rank_and_zero_for_a_holder() {
 #[test]
 fn a_position_is_asked_for_again_if_the_waiter_has_lost_its_place() {
     let mut machine = waiting(LockOptions::new(), 4, seconds(60.0));
-    machine.handle(at(1.0), Event::Command(Command::Position { question: QuestionId(9), id: Id(1) }));
+    ask(&mut machine, 1.0, 9, Question::Position { id: Id(1) });
     let (request, _) = one_sent(&mut machine, 1.0);
     answer(&mut machine, 1.1, request, Answer { word: Word::Disbelieved, ..Answer::default() });
     let effects = machine.effects(at(1.1), usize::MAX);
@@ -183,7 +180,7 @@ fn a_position_is_asked_for_again_if_the_waiter_has_lost_its_place() {
     let (mut machine, spec) = start(LockOptions::new().max_waiting(1));
     acquire(&mut machine, 1.0, &spec, 1);
     machine.effects(at(1.0), usize::MAX);
-    machine.handle(at(1.1), Event::Command(Command::Position { question: QuestionId(9), id: Id(1) }));
+    ask(&mut machine, 1.1, 9, Question::Position { id: Id(1) });
     let (request, _) = one_sent(&mut machine, 1.1);
     answer(&mut machine, 1.2, request, Answer { word: Word::Busy, ..Answer::default() });
     assert!(matches!(outcome(&machine.effects(at(1.2), usize::MAX), 9), Some(Outcome::Position(Ok(0)))));
@@ -198,10 +195,7 @@ fn breaking_a_lease_is_answered_with_its_outcome() {
         (11, Word::Unknown, BreakOutcome::Unknown),
     ] {
         let keys = spec.keys.clone();
-        machine.handle(
-            at(1.0),
-            Event::Command(Command::Break { question: QuestionId(call), keys, token: Token::new(7), force: false }),
-        );
+        ask(&mut machine, 1.0, call, Question::Break { keys, token: Token::new(7), force: false });
         let (request, _) = one_sent(&mut machine, 1.0);
         answer(&mut machine, 1.1, request, lease(word, seconds(3.0)));
         match outcome(&machine.effects(at(1.1), usize::MAX), call) {
@@ -237,7 +231,7 @@ fn a_lost_lease_lasts_until_its_deadline_unless_the_server_has_ended_it() {
     assert_eq!(lost_at(&machine.effects(at(10.1), usize::MAX)), Some(at(10.1)));
 
     let mut machine = holding(LockOptions::new());
-    machine.handle(at(1.0), Event::Command(Command::Close { question: QuestionId(9) }));
+    ask(&mut machine, 1.0, 9, Question::Close);
     assert_eq!(lost_at(&machine.effects(at(1.0), usize::MAX)), Some(at(1.0)), "it is released at once");
 }
 
@@ -245,7 +239,7 @@ fn a_lost_lease_lasts_until_its_deadline_unless_the_server_has_ended_it() {
 fn an_inspection_is_answered_with_what_was_seen() {
     let (mut machine, spec) = start(LockOptions::new());
     let keys = spec.keys.clone();
-    machine.handle(at(0.0), Event::Command(Command::Inspect { question: QuestionId(9), keys, after: None, count: 10 }));
+    ask(&mut machine, 0.0, 9, Question::Inspect { keys, after: None, count: 10 });
     let (request, _) = one_sent(&mut machine, 0.0);
     answer(&mut machine, 0.1, request, Answer { waiting: 3, ..lease(Word::State, seconds(20.0)) });
     match outcome(&machine.effects(at(0.1), usize::MAX), 9) {

@@ -97,7 +97,7 @@ fn a_hold_that_ends_before_its_claim_is_confirmed_costs_no_renewal() {
     let mut machine = waiting(LockOptions::new(), 1, seconds(2.0));
     grant_pushed(&mut machine, 1.0, 1, 9);
     machine.effects(at(1.0), usize::MAX);
-    machine.handle(at(1.099), Event::Command(Command::Release { question: None, id: Id(1) }));
+    machine.handle(at(1.099), Event::Command(Command::GiveBack { id: Id(1) }));
     assert!(
         matches!(one_sent(&mut machine, 1.099).1, Request::Release(ReleaseRequest { seat: its, .. }) if its == seat(5, 6, 9))
     );
@@ -209,7 +209,7 @@ fn the_longest_hold_ends_renewal_and_is_the_reason_that_is_told() {
 #[test]
 fn a_renewal_by_hand_prolongs_and_is_answered_once_it_has() {
     let mut machine = holding(LockOptions::new().manual_renewal());
-    machine.handle(at(5.0), Event::Command(Command::Renew { question: QuestionId(9), id: Id(1), extend: None }));
+    ask(&mut machine, 5.0, 9, Question::Renew { id: Id(1), extend: None });
     let (request, call) = one_sent(&mut machine, 5.0);
     assert!(matches!(call, Request::Renew(RenewRequest { lease, .. }) if lease == seconds(30.0)), "{call:?}");
     answer(&mut machine, 5.1, request, lease(Word::Renewed, seconds(30.0)));
@@ -221,7 +221,7 @@ fn a_renewal_by_hand_prolongs_and_is_answered_once_it_has() {
     let (request, call) = one_sent(&mut machine, 6.0);
     let left = span_until(seconds(5.0 + 29.849 - 6.0));
     assert!(matches!(call, Request::Renew(RenewRequest { lease, .. }) if lease == left), "{call:?}");
-    machine.handle(at(6.1), Event::Command(Command::Renew { question: QuestionId(10), id: Id(1), extend: None }));
+    ask(&mut machine, 6.1, 10, Question::Renew { id: Id(1), extend: None });
     assert!(sent(&mut machine, 6.1).is_empty());
     answer(&mut machine, 6.2, request, lease(Word::Renewed, left));
     let effects = machine.effects(at(6.2), usize::MAX);
@@ -235,7 +235,7 @@ fn a_renewal_by_hand_prolongs_and_is_answered_once_it_has() {
         Some(Outcome::Renewal(Err(Fault::Unavailable { .. })))
     ));
 
-    machine.handle(at(11.2), Event::Command(Command::Renew { question: QuestionId(11), id: Id(2), extend: None }));
+    ask(&mut machine, 11.2, 11, Question::Renew { id: Id(2), extend: None });
     assert!(matches!(
         outcome(&machine.effects(at(11.2), usize::MAX), 11),
         Some(Outcome::Renewal(Ok(Renewal::Lost(LostReason::Ended))))
@@ -245,7 +245,7 @@ fn a_renewal_by_hand_prolongs_and_is_answered_once_it_has() {
 #[test]
 fn a_grant_that_is_not_taken_within_its_lease_is_asked_about() {
     let mut machine = holding(LockOptions::new().lease(seconds(3.0)).manual_renewal().notice(seconds(0.5)));
-    machine.handle(at(2.0), Event::Command(Command::Renew { question: QuestionId(9), id: Id(1), extend: None }));
+    ask(&mut machine, 2.0, 9, Question::Renew { id: Id(1), extend: None });
     let (request, _) = one_sent(&mut machine, 2.0);
     answer(&mut machine, 2.0, request, lease(Word::Renewed, seconds(3.0)));
     machine.effects(at(2.0), usize::MAX);
@@ -265,21 +265,18 @@ fn a_lease_that_ends_long_before_its_longest_hold_has_another_reason() {
 #[test]
 fn a_renewal_by_hand_that_had_its_time_leaves_the_others_theirs() {
     let mut machine = holding(LockOptions::new().manual_renewal());
-    machine.handle(at(5.0), Event::Command(Command::Renew { question: QuestionId(9), id: Id(1), extend: None }));
+    ask(&mut machine, 5.0, 9, Question::Renew { id: Id(1), extend: None });
     let (request, _) = one_sent(&mut machine, 5.0);
     // Something else is answered, so that the server is not taken for dead.
     for second in 6..10 {
         let now = f64::from(second);
         let keys = start(LockOptions::new()).1.keys.clone();
-        machine.handle(
-            at(now),
-            Event::Command(Command::Inspect { question: QuestionId(100 + second as u64), keys, after: None, count: 1 }),
-        );
+        ask(&mut machine, now, 100 + second as u64, Question::Inspect { keys, after: None, count: 1 });
         let (request, _) = one_sent(&mut machine, now);
         answer(&mut machine, now, request, lease(Word::State, seconds(20.0)));
         machine.effects(at(now), usize::MAX);
     }
-    machine.handle(at(9.5), Event::Command(Command::Renew { question: QuestionId(10), id: Id(1), extend: None }));
+    ask(&mut machine, 9.5, 10, Question::Renew { id: Id(1), extend: None });
     tick(&mut machine, 10.0);
     let effects = machine.effects(at(10.0), usize::MAX);
     assert!(matches!(outcome(&effects, 9), Some(Outcome::Renewal(Err(Fault::Unavailable { .. })))), "{effects:?}");
@@ -318,9 +315,9 @@ fn a_renewal_tells_what_was_seen_and_what_is_left() {
 #[test]
 fn a_closed_machine_renews_nothing_for_a_caller() {
     let mut machine = holding(LockOptions::new());
-    machine.handle(at(1.0), Event::Command(Command::Close { question: QuestionId(8) }));
+    ask(&mut machine, 1.0, 8, Question::Close);
     machine.effects(at(1.0), usize::MAX);
-    machine.handle(at(1.1), Event::Command(Command::Renew { question: QuestionId(9), id: Id(1), extend: None }));
+    ask(&mut machine, 1.1, 9, Question::Renew { id: Id(1), extend: None });
     let effects = machine.effects(at(1.1), usize::MAX);
     assert!(matches!(outcome(&effects, 9), Some(Outcome::Renewal(Err(Fault::Closed)))), "{effects:?}");
 }

@@ -95,7 +95,7 @@ fn replicas_are_asked_again_after_pauses_that_double() {
 fn replicas_are_not_asked_again_while_a_question_is_under_way() {
     let (mut machine, request, _) = securing(two());
     let keys = start(two()).1.keys.clone();
-    machine.handle(at(0.2), Event::Command(Command::Inspect { question: QuestionId(9), keys, after: None, count: 1 }));
+    ask(&mut machine, 0.2, 9, Question::Inspect { keys, after: None, count: 1 });
     let (question, _) = one_sent(&mut machine, 0.2);
     let mut named = lease(Word::State, seconds(29.0));
     named.own = Some(own(1, 7, 7));

@@ -49,9 +49,9 @@ fn a_renewal_and_a_release_are_sent_before_every_acquire_that_waits() {
     tick(&mut machine, 1.7);
     assert_eq!(kinds(&sent_within(&mut machine, 1.7, 0)), ["renew"]);
     let mut machine_with_room = machine.clone();
-    machine.handle(at(1.8), Event::Command(Command::Release { question: None, id: Id(1) }));
+    machine.handle(at(1.8), Event::Command(Command::GiveBack { id: Id(1) }));
     assert_eq!(kinds(&sent_within(&mut machine, 1.8, 0)), ["release"]);
-    machine_with_room.handle(at(1.8), Event::Command(Command::Release { question: None, id: Id(1) }));
+    machine_with_room.handle(at(1.8), Event::Command(Command::GiveBack { id: Id(1) }));
     assert_eq!(kinds(&sent_within(&mut machine_with_room, 1.8, 2)), ["release", "1002", "1003"]);
 }
 
@@ -92,7 +92,7 @@ fn a_grant_that_nobody_awaits_is_released_before_a_try_that_was_called_later() {
     let effects = machine.effects(at(0.1), 0);
     assert!(granted(&effects).is_some(), "{effects:?}");
     // As the loop does with a grant that has no caller.
-    machine.handle(at(0.1), Event::Command(Command::Release { question: None, id: Id(1) }));
+    machine.handle(at(0.1), Event::Command(Command::GiveBack { id: Id(1) }));
     assert_eq!(kinds(&sent(&mut machine, 0.1)), ["release", "2"]);
 }
 
@@ -103,7 +103,7 @@ fn a_lock_that_its_own_client_is_giving_back_is_asked_for_again() {
         let spec = options.of(LockKeys::new("fairlock", "x")).unwrap();
         acquire_in(&mut machine, 1.0, &spec, 2, mode, None);
         let (overtakes, _) = one_sent(&mut machine, 1.0);
-        machine.handle(at(1.0), Event::Command(Command::Release { question: None, id: Id(1) }));
+        machine.handle(at(1.0), Event::Command(Command::GiveBack { id: Id(1) }));
         let (release, _) = one_sent(&mut machine, 1.0);
         let busy = || Answer { own: Some(own(1, 7, 7)), ..lease(Word::Busy, seconds(29.0)) };
         answer(&mut machine, 1.1, overtakes, busy());
@@ -137,10 +137,9 @@ fn waiters_that_return_are_sent_before_newcomers() {
 fn a_question_does_not_wait_for_acquires_and_one_for_a_position_does_not_overtake_any() {
     let (mut machine, none) = many_return(2, 0);
     assert!(none.is_empty());
-    machine.handle(at(3.6), Event::Command(Command::Position { question: QuestionId(8), id: Id(2) }));
+    ask(&mut machine, 3.6, 8, Question::Position { id: Id(2) });
     let keys = LockKeys::new("fairlock", "x");
-    let ask = Command::Inspect { question: QuestionId(9), keys: keys.into(), after: None, count: 1 };
-    machine.handle(at(3.6), Event::Command(ask));
+    ask(&mut machine, 3.6, 9, Question::Inspect { keys: keys.into(), after: None, count: 1 });
     let sent_now = sent(&mut machine, 3.6);
     assert_eq!(kinds(&sent_now), ["inspect", "1", "2"]);
     for (request, _) in &sent_now[1..] {

@@ -316,10 +316,7 @@ fn a_waiter_that_never_heard_of_its_place_re_enters_there_after_a_lost_grant() {
     let (mut machine, spec) = start(LockOptions::new());
     acquire(&mut machine, 0.0, &spec, 1);
     one_sent(&mut machine, 0.0);
-    machine.handle(
-        at(0.1),
-        Event::Command(Command::Inspect { question: QuestionId(9), keys: spec.keys.clone(), after: None, count: 1 }),
-    );
+    ask(&mut machine, 0.1, 9, Question::Inspect { keys: spec.keys.clone(), after: None, count: 1 });
     let (question, _) = one_sent(&mut machine, 0.1);
     let claim = OwnLease { claim: true, ..own(1, 7, 6) };
     answer(&mut machine, 0.2, question, Answer { own: Some(claim), ..lease(Word::State, seconds(0.1)) });

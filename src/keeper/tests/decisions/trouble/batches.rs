@@ -38,10 +38,7 @@ fn a_script_that_stopped_at_its_batch_limit_is_asked_to_go_on() {
     // An operator's call: by a release of an id that nobody has.
     let (mut machine, spec) = start(LockOptions::new());
     let keys = spec.keys.clone();
-    machine.handle(
-        at(0.0),
-        Event::Command(Command::Break { question: QuestionId(9), keys, token: Token::new(7), force: true }),
-    );
+    ask(&mut machine, 0.0, 9, Question::Break { keys, token: Token::new(7), force: true });
     let (question, _) = one_sent(&mut machine, 0.0);
     answer(&mut machine, 0.1, question, Answer { again: true, ..lease(Word::Ended, Duration::ZERO) });
     let effects = machine.effects(at(0.1), usize::MAX);
@@ -53,15 +50,7 @@ fn a_script_that_stopped_at_its_batch_limit_is_asked_to_go_on() {
     };
     assert!(goes_on(&effects), "{effects:?}");
     // Another call at the same time has its own.
-    machine.handle(
-        at(0.1),
-        Event::Command(Command::Break {
-            question: QuestionId(10),
-            keys: spec.keys.clone(),
-            token: Token::new(8),
-            force: true,
-        }),
-    );
+    ask(&mut machine, 0.1, 10, Question::Break { keys: spec.keys.clone(), token: Token::new(8), force: true });
     let (question, _) = one_sent(&mut machine, 0.1);
     answer(&mut machine, 0.2, question, Answer { again: true, ..lease(Word::Ended, Duration::ZERO) });
     assert!(goes_on(&machine.effects(at(0.2), usize::MAX)));

@@ -14,15 +14,14 @@ fn without_a_connection_nothing_is_sent() {
         disconnect(machine, 1.0);
         machine.effects(at(1.0), usize::MAX);
         acquire(machine, 1.0, &spec, 2);
-        machine.handle(at(1.0), Event::Command(Command::Renew { question: QuestionId(9), id: Id(1), extend: None }));
-        let question = Command::Inspect { question: QuestionId(10), keys: keys.clone(), after: None, count: 10 };
-        machine.handle(at(1.0), Event::Command(question));
-        machine.handle(at(1.0), Event::Command(Command::Position { question: QuestionId(11), id: Id(2) }));
+        ask(machine, 1.0, 9, Question::Renew { id: Id(1), extend: None });
+        ask(machine, 1.0, 10, Question::Inspect { keys: keys.clone(), after: None, count: 10 });
+        ask(machine, 1.0, 11, Question::Position { id: Id(2) });
         for now in 1..25 {
             tick(machine, f64::from(now));
         }
         machine.handle(at(25.0), Event::Command(Command::Abandon { id: Id(1) }));
-        machine.handle(at(25.0), Event::Command(Command::Release { question: None, id: Id(1) }));
+        machine.handle(at(25.0), Event::Command(Command::GiveBack { id: Id(1) }));
         tick(machine, 60.0);
         let sent = calls(machine.effects(at(60.0), usize::MAX));
         assert!(sent.is_empty(), "{sent:?}");

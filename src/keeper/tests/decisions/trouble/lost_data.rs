@@ -120,7 +120,7 @@ fn a_reply_that_tells_of_less_does_not_hide_what_was_told_before() {
     let spec = start(LockOptions::new()).1;
     acquire(&mut machine, 0.5, &spec, 2);
     let (request, _) = one_sent(&mut machine, 0.5);
-    machine.handle(at(0.6), Event::Command(Command::Position { question: QuestionId(4), id: Id(1) }));
+    ask(&mut machine, 0.6, 4, Question::Position { id: Id(1) });
     let (older, _) = one_sent(&mut machine, 0.6);
     answer(&mut machine, 0.7, request, Answer { stamp: 9, ticket: 8, ..queued(1, seconds(20.0)) });
     answer(&mut machine, 0.8, older, Answer { stamp: 6, ..queued(0, seconds(20.0)) });
@@ -135,7 +135,7 @@ fn a_reply_that_tells_of_less_does_not_hide_what_was_told_before() {
 fn what_a_client_was_told_outlasts_its_last_lease() {
     for (comes_back, knows) in [(1.0 + 29.9, true), (1.0 + 30.1, false)] {
         let mut machine = holding(LockOptions::new());
-        machine.handle(at(1.0), Event::Command(Command::Release { question: None, id: Id(1) }));
+        machine.handle(at(1.0), Event::Command(Command::GiveBack { id: Id(1) }));
         let (request, _) = one_sent(&mut machine, 1.0);
         let released = lease(Word::Released, Duration::ZERO);
         answer(&mut machine, 1.1, request, Answer { stamp: 8, keep: seconds(30.0), ..released });
@@ -152,7 +152,7 @@ fn what_a_client_was_told_outlasts_its_last_lease() {
 #[test]
 fn a_release_that_may_come_after_another_grant_names_no_lease() {
     let release = |machine: &mut Machine, now: f64| {
-        machine.handle(at(now), Event::Command(Command::Release { question: None, id: Id(1) }));
+        machine.handle(at(now), Event::Command(Command::GiveBack { id: Id(1) }));
         let (request, call) = one_sent(machine, now);
         let Request::Release(release) = call else { panic!("{call:?}") };
         (request, release.seat)
@@ -178,7 +178,7 @@ fn a_release_that_may_come_after_another_grant_names_no_lease() {
 
     let mut machine = holding(LockOptions::new().manual_renewal());
     machine.effects(at(29.9), usize::MAX);
-    machine.handle(at(29.9), Event::Command(Command::Release { question: None, id: Id(1) }));
+    machine.handle(at(29.9), Event::Command(Command::GiveBack { id: Id(1) }));
     let calls = sent(&mut machine, 29.9);
     assert!(
         matches!(&calls[..], [(_, Request::Release(late))] if late.seat == Seat::NONE),

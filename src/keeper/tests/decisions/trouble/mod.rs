@@ -27,13 +27,9 @@ fn calls(effects: Vec<Effect>) -> Vec<(RequestId, Request)> {
     effects.into_iter().filter_map(send).collect()
 }
 
-fn inspect(question: u64) -> Command {
-    Command::Inspect {
-        question: QuestionId(question),
-        keys: Arc::new(LockKeys::new("fairlock", "x")),
-        after: None,
-        count: 1,
-    }
+fn inspect(number: u64) -> Command {
+    let keys = Arc::new(LockKeys::new("fairlock", "x"));
+    Command::Ask { number: QuestionId(number), question: Question::Inspect { keys, after: None, count: 1 } }
 }
 
 fn is_renewal(call: &Request) -> bool {

@@ -53,7 +53,7 @@ fn a_key_of_another_type_ends_the_acquires_of_its_lock_alone() {
 #[test]
 fn a_refused_release_is_repeated_until_the_lease_is_over() {
     let mut machine = holding(LockOptions::new());
-    machine.handle(at(1.0), Event::Command(Command::Release { question: None, id: Id(1) }));
+    machine.handle(at(1.0), Event::Command(Command::GiveBack { id: Id(1) }));
     let (request, _) = one_sent(&mut machine, 1.0);
     fail(&mut machine, 1.1, request, Refusal::WrongType("WRONGTYPE".into()));
     assert_eq!(machine.gives_back_until(), Some(at(29.849)), "the key may be gone by then");
