@@ -11,6 +11,7 @@ use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
 use tracing::{Level, Span};
 
 use super::machine::{NotGranted, Release};
+use super::routes::Note;
 use super::shared::Shared;
 use crate::error::LostReason;
 use crate::options::Spec;
@@ -180,17 +181,6 @@ pub(crate) fn released(lease: &Shared, outcome: &Release) {
             }
         }
     });
-}
-
-/// What a keeper reports of its connections.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Note {
-    ConnectionLost {
-        cause: Arc<str>,
-    },
-    ConnectedAgain,
-    /// The server is set up in a way that is dangerous for locks.
-    Warning(String),
 }
 
 pub(crate) fn note(wakers: &Arc<Wakers>, client: &ClientId, note: Note) {

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::core::Core;
-use super::lock::LockState;
+use super::lock::LockMachine;
 use super::release::Kind;
 use super::waiter::{Phase, Trace};
 use super::{Id, NotGranted, RequestId, What};
@@ -34,7 +34,7 @@ impl Grant {
     }
 }
 
-impl LockState {
+impl LockMachine {
     /// A grant by message. It is believed only if no newer grant was named meanwhile.
     pub(super) fn on_grant_pushed(&mut self, core: &mut Core, now: Time, id: Id, push: &Push) {
         let token = push.token;

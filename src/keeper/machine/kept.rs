@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::lock::LockState;
+use super::lock::LockMachine;
 use crate::clock::Time;
 use crate::protocol::Known;
 
@@ -19,7 +19,7 @@ pub(in crate::keeper) struct Kept {
 
 impl Kept {
     /// The client has nothing at this lock any more.
-    pub(super) fn keep(&mut self, lock: &LockState) {
+    pub(super) fn keep(&mut self, lock: &LockMachine) {
         let until = lock.known.heard + lock.keep;
         if lock.known.is_strangers() {
             return;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::core::Core;
 use super::grant::Grant;
-use super::lock::LockState;
+use super::lock::LockMachine;
 use super::release::Kind;
 use super::waiter::Waiter;
 use super::{ANSWER_TIMEOUT, Effect, Id, Outcome, QuestionId, Release, Renewal, RequestId, Timer, What};
@@ -106,7 +106,7 @@ impl Lease {
     }
 }
 
-impl LockState {
+impl LockMachine {
     /// The lock is handed out to a waiter.
     pub(super) fn hold(&mut self, core: &mut Core, now: Time, id: Id, waiter: Waiter, grant: Grant) {
         let Grant { token, term, claim } = grant;

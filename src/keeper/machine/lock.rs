@@ -23,7 +23,7 @@ const ASKING: u64 = 4;
 const SPACING: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Clone, Hash)]
-pub(in crate::keeper) struct LockState {
+pub(in crate::keeper) struct LockMachine {
     pub(in crate::keeper) keys: Arc<LockKeys>,
     pub(in crate::keeper) waiters: BTreeMap<Id, Waiter>,
     pub(in crate::keeper) leases: BTreeMap<Id, Lease>,
@@ -45,7 +45,7 @@ pub(in crate::keeper) struct LockState {
     heartbeat_sent: Time,
 }
 
-impl LockState {
+impl LockMachine {
     pub(super) fn new(keys: Arc<LockKeys>) -> Self {
         Self {
             keys,

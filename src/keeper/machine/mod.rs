@@ -27,7 +27,7 @@ pub(crate) use self::api::{
 };
 pub(in crate::keeper) use self::core::{Core, Sent, Timer, What};
 use self::kept::Kept;
-use self::lock::LockState;
+use self::lock::LockMachine;
 use self::unsent::Unsent;
 use crate::clock::Time;
 use crate::error::{Fault, brief};
@@ -48,7 +48,7 @@ pub(crate) struct Machine {
     pub(super) core: Core,
     pub(super) prefix: Arc<str>,
     /// Locks where this client has a waiter, a lease or a pending release, by name.
-    pub(super) locks: BTreeMap<Arc<str>, LockState>,
+    pub(super) locks: BTreeMap<Arc<str>, LockMachine>,
     /// What it knows of others.
     pub(super) kept: Kept,
     pub(super) questions: BTreeMap<QuestionId, Question>,
@@ -114,33 +114,33 @@ impl Machine {
     }
 
     /// Runs this for the lock of a waiter, lease or release, if there is one with this id.
-    fn at(&mut self, id: Id, act: impl FnOnce(&mut LockState, &mut Core)) {
+    fn at(&mut self, id: Id, act: impl FnOnce(&mut LockMachine, &mut Core)) {
         if let Some(name) = self.core.locks_of.get(&id).cloned() {
             self.at_lock(&name, act);
         }
     }
 
-    fn at_lock(&mut self, name: &Arc<str>, act: impl FnOnce(&mut LockState, &mut Core)) {
+    fn at_lock(&mut self, name: &Arc<str>, act: impl FnOnce(&mut LockMachine, &mut Core)) {
         if let Some(lock) = self.locks.get_mut(name) {
             act(lock, &mut self.core);
             self.settle(name);
         }
     }
 
-    fn at_each_lock(&mut self, act: impl Fn(&mut LockState, &mut Core)) {
+    fn at_each_lock(&mut self, act: impl Fn(&mut LockMachine, &mut Core)) {
         let names: Vec<Arc<str>> = self.locks.keys().cloned().collect();
         names.iter().for_each(|name| self.at_lock(name, &act));
     }
 
     /// The state of a lock, made when this client first has anything there. [`Self::settle`] ends it.
-    fn lock(&mut self, keys: &Arc<LockKeys>) -> (&mut LockState, &mut Core) {
-        let lock = self.locks.entry(keys.name.clone()).or_insert_with(|| LockState::new(keys.clone()));
+    fn lock(&mut self, keys: &Arc<LockKeys>) -> (&mut LockMachine, &mut Core) {
+        let lock = self.locks.entry(keys.name.clone()).or_insert_with(|| LockMachine::new(keys.clone()));
         (lock, &mut self.core)
     }
 
     /// A client that has nothing at a lock forgets all about it, but for what it is to tell when it comes back.
     fn settle(&mut self, name: &Arc<str>) {
-        if self.locks.get(name).is_some_and(LockState::is_empty)
+        if self.locks.get(name).is_some_and(LockMachine::is_empty)
             && let Some(lock) = self.locks.remove(name)
         {
             self.kept.keep(&lock);
@@ -210,7 +210,7 @@ impl Machine {
         self.core.requests.clear();
         self.core.unsent = Unsent::default();
         self.core.timers.clear(&Timer::Stall);
-        self.locks.values_mut().for_each(LockState::disconnected);
+        self.locks.values_mut().for_each(LockMachine::disconnected);
     }
 
     fn on_answer(&mut self, now: Time, request: RequestId, result: Result<Reply, Refusal>) {
@@ -376,8 +376,8 @@ impl Machine {
 
     /// The stamp of what this client knows of each lock.
     pub(super) fn highest_stamps(&self, now: Time) -> BTreeMap<Arc<str>, u64> {
-        let known = |lock: &LockState| lock.known.stamp.filter(|_| lock.memory(now) != Memory::NONE);
-        let highest = |lock: &LockState| known(lock).map_or(0, |stamp| stamp.get());
+        let known = |lock: &LockMachine| lock.known.stamp.filter(|_| lock.memory(now) != Memory::NONE);
+        let highest = |lock: &LockMachine| known(lock).map_or(0, |stamp| stamp.get());
         self.locks.iter().map(|(name, lock)| (name.clone(), highest(lock))).collect()
     }
 
@@ -387,7 +387,7 @@ impl Machine {
         if members != self.core.members {
             return Err(format!("{} members are counted, there are {members}", self.core.members));
         }
-        let ids = |lock: &LockState| {
+        let ids = |lock: &LockMachine| {
             let ids: Vec<Id> =
                 lock.waiters.keys().chain(lock.leases.keys()).chain(lock.releases.keys()).copied().collect();
             ids

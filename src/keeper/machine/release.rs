@@ -1,7 +1,7 @@
 //! Pending releases: leases and places that a client has given up. Each is repeated until the server answers.
 
 use super::core::Core;
-use super::lock::LockState;
+use super::lock::LockMachine;
 use super::{Id, Outcome, QuestionId, Release, RequestId, Timer, What};
 use crate::clock::Time;
 use crate::error::LostReason;
@@ -36,7 +36,7 @@ impl PendingRelease {
     }
 }
 
-impl LockState {
+impl LockMachine {
     pub(super) fn give_back(
         &mut self,
         core: &mut Core,

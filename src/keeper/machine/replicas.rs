@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::core::Core;
 use super::grant::Grant;
-use super::lock::LockState;
+use super::lock::LockMachine;
 use super::waiter::Phase;
 use super::{Effect, Id, RequestId, Timer, What};
 use crate::clock::Time;
@@ -28,7 +28,7 @@ pub(super) fn replicate(core: &mut Core, now: Time, id: Id, spec: &Spec) -> Requ
     request
 }
 
-impl LockState {
+impl LockMachine {
     /// So many replicas have it.
     pub(super) fn on_replicated(
         &mut self,

@@ -19,7 +19,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use super::core::Core;
-use super::lock::LockState;
+use super::lock::LockMachine;
 use super::waiter::Phase;
 use super::{Id, Machine, QuestionId};
 use crate::clock::Time;
@@ -85,7 +85,7 @@ impl Machine {
     }
 }
 
-impl LockState {
+impl LockMachine {
     /// The acquire of this waiter is to be sent: the first, or the same again with the ticket that it has.
     pub(super) fn await_turn(&mut self, core: &mut Core, id: Id) {
         if let Some(waiter) = self.waiters.get_mut(&id).filter(|waiter| waiter.turn.is_none()) {

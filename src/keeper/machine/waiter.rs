@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use super::core::Core;
 use super::grant::Grant;
-use super::lock::LockState;
+use super::lock::LockMachine;
 use super::release::Kind;
 use super::unsent::Turn;
 use super::{ANSWER_TIMEOUT, Asked, Effect, Id, Mode, NotGranted, QuestionId, RequestId, Timer, What};
@@ -83,7 +83,7 @@ impl Waiter {
     }
 }
 
-impl LockState {
+impl LockMachine {
     pub(super) fn acquire(&mut self, core: &mut Core, now: Time, id: Id, asked: Asked) {
         let Asked { spec, about, mode, timeout, called } = asked;
         self.liveness = self.liveness.max(spec.liveness);

@@ -6,7 +6,6 @@ use std::time::Duration;
 use crate::clock::Time;
 use crate::error::ConnectError;
 use crate::keeper::machine::{self, RequestId};
-use crate::keeper::observe::Note;
 use crate::protocol::{LockKeys, Push, Refusal, Request};
 use crate::server::{Node, Previous, Reply, Slot, SlotMap};
 
@@ -40,6 +39,17 @@ pub(crate) struct Facts {
     pub(crate) shards: bool,
     /// A warning for the operator.
     pub(crate) warning: Option<String>,
+}
+
+/// What observers are told of the connections.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Note {
+    ConnectionLost {
+        cause: Arc<str>,
+    },
+    ConnectedAgain,
+    /// The server is set up in a way that is dangerous for locks.
+    Warning(String),
 }
 
 /// The answer of a node that was asked.

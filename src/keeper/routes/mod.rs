@@ -37,14 +37,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use self::api::{Effect, Event, Facts, Found, Line, Shape};
+pub(crate) use self::api::{Effect, Event, Facts, Found, Line, Note, Shape};
 use self::first::First;
 use self::peers::{Link, Role};
 use self::replicas::Question;
 use self::search::Search;
 use self::slots::Route;
 use super::machine;
-use super::observe::Note;
 use super::timers::Timers;
 use crate::clock::Time;
 use crate::protocol::{ClientId, Refusal};

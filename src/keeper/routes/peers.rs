@@ -5,11 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::replicas::Asking;
-use super::{Effect, Facts, Line, Peer, Routes, Shape, Timer, patience_after};
+use super::{Effect, Facts, Line, Note, Peer, Routes, Shape, Timer, patience_after};
 use crate::clock::Time;
 use crate::error::ConnectError;
 use crate::keeper::machine::ANSWER_TIMEOUT;
-use crate::keeper::observe::Note;
 use crate::server::{Node, Previous, Slot};
 
 /// The purpose of a line.

@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::keeper::machine::RequestId;
-use crate::keeper::observe::Note;
-use crate::keeper::routes::{Effect, Event, Facts, Shape};
+use crate::keeper::routes::{Effect, Event, Facts, Note, Shape};
 use crate::protocol::{self};
 use crate::server::Reply;
 
