@@ -14,7 +14,7 @@
 //! ```
 //!
 //! Machines and routes decide, and the loop does what they decide. It feeds messages, answers, pushes and the time to
-//! them, and carries out their effects (`carrying_out.rs`). Machines and routes do no I/O and read no clock, so
+//! them (`taking_in.rs`), and carries out their effects (`carrying_out.rs`). Machines and routes do no I/O and read no clock, so
 //! property tests, model checkers and mutants work on the real code.
 //!
 //! A machine knows one server, and decides what is asked there. In a cluster each hash slot has its own machine: the
@@ -76,6 +76,7 @@ mod questions;
 mod routes;
 mod shared;
 mod sleep;
+mod taking_in;
 #[cfg(test)]
 #[allow(clippy::expect_used, clippy::unwrap_used)]
 mod tests;
@@ -98,15 +99,14 @@ pub(crate) use shared::{Armed, Shared};
 use self::handle::End;
 use self::inbox::{Inbox, inbox};
 use self::machine::{Event, Id, Machine, Question, QuestionId};
-use self::network::{Network, SetUp};
-use self::questions::{Asker, Questions};
+use self::network::Network;
+use self::questions::Questions;
 use self::routes::Routes;
 use self::sleep::{Lookout, lookout};
 use self::turns::Turns;
 use crate::clock::Time;
 use crate::error::{ConnectError, LostReason};
 use crate::fork::Process;
-use crate::memory::GiveBack as _;
 use crate::mutex::lock;
 use crate::protocol::ClientId;
 use crate::server::{Slot, Target};
@@ -330,87 +330,6 @@ impl Keeper {
                 routes::Effect::Note(note) => observe::note(&self.wakers, &self.client, note),
                 effect => self.network.carry_out(effect),
             }
-        }
-    }
-
-    fn message(&mut self, message: Message) {
-        let (lock, command) = match message {
-            // Its caller gave up while the message was under way.
-            Message::Acquire { caller, .. } if caller.resolved.is_closed() => return,
-            Message::Acquire { id, asked, caller } => {
-                self.callers.insert(id, caller);
-                (asked.spec.name().clone(), Command::Acquire { id, asked })
-            }
-            Message::Ask { lock, question, asker } => {
-                (lock, Command::Ask { number: self.questions.ask(asker), question })
-            }
-            Message::Command { lock, command } => {
-                if let Command::Abandon { id } = &command {
-                    self.forget_caller(*id);
-                }
-                (lock, command)
-            }
-            Message::Trouble { lock, reply } => {
-                let machine = self.machines.get(&self.routes.slot(&lock));
-                let _ = reply.send(machine.and_then(|machine| machine.trouble(&lock)));
-                return;
-            }
-            Message::Close { reply } => return self.close(reply),
-            Message::SetUp(done) => return self.set_up(done),
-            Message::End => {
-                self.ending = true;
-                return;
-            }
-            #[cfg(feature = "__test-hooks")]
-            Message::Panic => panic!("the keeper was told to panic by a test"),
-        };
-        self.command(lock, command);
-    }
-
-    /// Nobody awaits this acquire any more.
-    fn forget_caller(&mut self, id: Id) -> Option<Caller> {
-        let caller = self.callers.remove(&id);
-        self.callers.give_back();
-        caller
-    }
-
-    fn command(&mut self, lock: Arc<str>, command: Command) {
-        let slot = self.routes.slot(&lock);
-        self.wanted.insert(slot, lock);
-        self.feed(slot, Event::Command(command));
-    }
-
-    /// Starts to connect for a command that a machine has taken in. Its effects come first: they say how soon it needs
-    /// answers.
-    fn want(&mut self, slot: Slot) {
-        if let Some(name) = self.wanted.remove(&slot)
-            && let Some(machine) = self.machines.get(&slot)
-            && (!self.ending || machine.gives_back_until().is_some())
-        {
-            self.routes.handle(Time::now(), routes::Event::Want { slot, name });
-        }
-    }
-
-    fn set_up(&mut self, done: SetUp) {
-        let Some(event) = self.network.set_up(done) else { return };
-        let line = if let routes::Event::Ready { line, .. } = &event { Some(*line) } else { None };
-        self.routes.handle(Time::now(), event);
-        self.follow();
-        // The last reply of the set-up may have come together with more data.
-        line.into_iter().for_each(|line| self.network.receive(line));
-        self.hear();
-    }
-
-    fn close(&mut self, reply: oneshot::Sender<()>) {
-        self.closed = true;
-        let machines: Vec<Slot> = self.machines.keys().copied().collect();
-        if machines.is_empty() {
-            let _ = reply.send(());
-            return;
-        }
-        let number = self.questions.ask(Asker::Close(reply, machines.len()));
-        for slot in machines {
-            self.feed(slot, Event::Command(Command::Ask { number, question: Question::Close }));
         }
     }
 }

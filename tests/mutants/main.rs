@@ -183,9 +183,10 @@ fn run(todo: &[&Mutant], results: &Results) {
 
 /// The stages, the more likely one first.
 fn order(mutant: &Mutant) -> [&'static Stage; 2] {
-    let outside = ["src/keeper/mod.rs", "src/keeper/handle.rs", "src/keeper/network.rs", "src/server/setup.rs"];
+    let outside = ["keeper/mod.rs", "keeper/taking_in.rs", "keeper/handle.rs", "keeper/network.rs", "server/setup.rs"];
+    let is_outside = outside.iter().any(|file| mutant.file == format!("src/{file}"));
     let decides = ["src/keeper/", "src/protocol/", "src/server/"].iter().any(|folder| mutant.file.starts_with(folder));
-    if decides && !outside.contains(&&*mutant.file) { [&PURE, &REAL] } else { [&REAL, &PURE] }
+    if decides && !is_outside { [&PURE, &REAL] } else { [&REAL, &PURE] }
 }
 
 /// The targets that these mutants name, each once.

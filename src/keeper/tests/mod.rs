@@ -28,6 +28,7 @@ mod regressions;
 mod replies;
 mod server;
 mod steps;
+mod traffic;
 mod world;
 
 #[path = "../../../tests/model/lock.rs"]

@@ -1,0 +1,97 @@
+//! Takes in the messages of callers and of the threads that connect.
+
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+use super::handle::{Caller, Message};
+use super::machine::{Command, Event, Id, Question};
+use super::network::SetUp;
+use super::questions::Asker;
+use super::{Keeper, routes};
+use crate::clock::Time;
+use crate::memory::GiveBack as _;
+use crate::server::Slot;
+
+impl Keeper {
+    pub(super) fn message(&mut self, message: Message) {
+        let (lock, command) = match message {
+            // Its caller gave up while the message was under way.
+            Message::Acquire { caller, .. } if caller.resolved.is_closed() => return,
+            Message::Acquire { id, asked, caller } => {
+                self.callers.insert(id, caller);
+                (asked.spec.name().clone(), Command::Acquire { id, asked })
+            }
+            Message::Ask { lock, question, asker } => {
+                (lock, Command::Ask { number: self.questions.ask(asker), question })
+            }
+            Message::Command { lock, command } => {
+                if let Command::Abandon { id } = &command {
+                    self.forget_caller(*id);
+                }
+                (lock, command)
+            }
+            Message::Trouble { lock, reply } => {
+                let machine = self.machines.get(&self.routes.slot(&lock));
+                let _ = reply.send(machine.and_then(|machine| machine.trouble(&lock)));
+                return;
+            }
+            Message::Close { reply } => return self.close(reply),
+            Message::SetUp(done) => return self.set_up(done),
+            Message::End => {
+                self.ending = true;
+                return;
+            }
+            #[cfg(feature = "__test-hooks")]
+            Message::Panic => panic!("the keeper was told to panic by a test"),
+        };
+        self.command(lock, command);
+    }
+
+    /// Nobody awaits this acquire any more.
+    pub(super) fn forget_caller(&mut self, id: Id) -> Option<Caller> {
+        let caller = self.callers.remove(&id);
+        self.callers.give_back();
+        caller
+    }
+
+    fn command(&mut self, lock: Arc<str>, command: Command) {
+        let slot = self.routes.slot(&lock);
+        self.wanted.insert(slot, lock);
+        self.feed(slot, Event::Command(command));
+    }
+
+    /// Starts to connect for a command that a machine has taken in. Its effects come first: they say how soon it needs
+    /// answers.
+    pub(super) fn want(&mut self, slot: Slot) {
+        if let Some(name) = self.wanted.remove(&slot)
+            && let Some(machine) = self.machines.get(&slot)
+            && (!self.ending || machine.gives_back_until().is_some())
+        {
+            self.routes.handle(Time::now(), routes::Event::Want { slot, name });
+        }
+    }
+
+    fn set_up(&mut self, done: SetUp) {
+        let Some(event) = self.network.set_up(done) else { return };
+        let line = if let routes::Event::Ready { line, .. } = &event { Some(*line) } else { None };
+        self.routes.handle(Time::now(), event);
+        self.follow();
+        // The last reply of the set-up may have come together with more data.
+        line.into_iter().for_each(|line| self.network.receive(line));
+        self.hear();
+    }
+
+    fn close(&mut self, reply: oneshot::Sender<()>) {
+        self.closed = true;
+        let machines: Vec<Slot> = self.machines.keys().copied().collect();
+        if machines.is_empty() {
+            let _ = reply.send(());
+            return;
+        }
+        let number = self.questions.ask(Asker::Close(reply, machines.len()));
+        for slot in machines {
+            self.feed(slot, Event::Command(Command::Ask { number, question: Question::Close }));
+        }
+    }
+}
