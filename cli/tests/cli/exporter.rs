@@ -4,7 +4,8 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Command;
 
-use crate::shared::{PATIENCE, Process, RIGHTS_TO_LOOK, Redis, Signal, fairlock};
+use crate::pty::Terminal;
+use crate::shared::{PATIENCE, Process, RIGHTS_TO_LOOK, Redis, Signal, fairlock, hold};
 use testkit::{Cluster, RedisServer, SOON, eventually, run};
 
 /// A running exporter, and where it listens.
@@ -325,4 +326,15 @@ fn clients_that_do_not_read_their_answers_do_not_keep_others_from_their_metrics(
     next.read_to_string(&mut answer).expect("it is not kept waiting");
     println!("{} bytes after {:?}", answer.len(), began.elapsed());
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.len() > 3 << 20, "{} bytes", answer.len());
+}
+
+#[test]
+fn names_of_locks_do_not_control_the_terminal() {
+    let redis = Redis::start();
+    let _holder = hold(&redis, "a\u{1b}[31mb", "the holder");
+    let once = redis.fairlock().args(["exporter", "--once"]).output().unwrap();
+    assert!(String::from_utf8(once.stdout).unwrap().contains("a\u{1b}[31mb"), "a file has the name itself");
+    let mut terminal = Terminal::open(&[("REDIS_URL", &redis.url())]);
+    let said = terminal.command("$F exporter --once");
+    assert!(said.contains("a\\u{1b}[31mb") && !said.contains("\u{1b}[31m"), "{said}");
 }

@@ -1,10 +1,11 @@
 //! `fairlock run` and `fairlock status`: exit codes, the queue, and the environment of the command.
 
 use std::io::Write as _;
+use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::shared::{Process, Redis, Signal, fairlock, hold, with_time_to_queue};
+use crate::shared::{Process, Redis, Signal, eventually, fairlock, hold, with_time_to_queue};
 use testkit::RedisServer;
 
 #[test]
@@ -26,6 +27,25 @@ fn a_command_that_died_by_a_signal_is_reported_as_shells_do() {
     for (signal, code) in [("KILL", 137), ("TERM", 143), ("SEGV", 139)] {
         assert_eq!(redis.run("x", &[], &format!("ulimit -c 0; kill -{signal} $$")).finish().code, code);
     }
+}
+
+#[test]
+fn a_repeated_warning_appears_once() {
+    let redis = Redis::start();
+    let holder = redis.hold("x", &["--lease", "1h"]);
+    let waiter = redis.run("x", &[], "true");
+    assert!(waiter.complaint().contains("1st of 1"));
+    redis.cut();
+    let first = waiter.complaint();
+    assert!(first.contains("the connection was lost"), "{first}");
+    let mut cut = 0;
+    while cut < 8 {
+        cut += eventually("somebody is back", || Some(redis.cut()).filter(|cut| *cut > 0));
+    }
+    holder.signal(Signal::TERM);
+    let ended = waiter.finish();
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(!ended.stderr.contains(&first), "{ended:?}");
 }
 
 /// A server that cannot be reached would be tried again and again if it were asked first.
@@ -94,6 +114,18 @@ fn the_command_is_looked_up_before_anything_else() {
     assert_eq!(run("plain"), 126, "found in PATH, not executable");
     assert_eq!(run(plain.to_str().unwrap()), 126);
     assert_eq!(run(folder.path().to_str().unwrap()), 126, "a folder");
+}
+
+#[test]
+fn an_interpreter_that_is_missing_is_reported_as_env_does() {
+    let redis = Redis::start();
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("script");
+    std::fs::write(&script, "#!/nonexistent/interpreter\n").unwrap();
+    std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let ours = Process::spawn(redis.fairlock().args(["run", "x", "--"]).arg(&script)).finish();
+    let env = Process::spawn(Command::new("env").arg(&script)).finish();
+    assert_eq!(ours.code, env.code, "{ours:?}");
 }
 
 #[test]

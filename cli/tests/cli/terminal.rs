@@ -3,8 +3,11 @@
 use crate::pty::Terminal;
 use crate::shared::{Redis, Signal, await_death, await_state, parent, signal, stat};
 
-fn open(redis: &Redis) -> Terminal {
-    Terminal::open(&[("REDIS_URL", &redis.url())])
+/// A private Redis, and a terminal whose programs use it.
+fn open() -> (Redis, Terminal) {
+    let redis = Redis::start();
+    let terminal = Terminal::open(&[("REDIS_URL", &redis.url())]);
+    (redis, terminal)
 }
 
 /// The terminal's foreground process group, as the kernel sees it.
@@ -18,8 +21,7 @@ fn group(pid: u32) -> u32 {
 
 #[test]
 fn ctrl_c_reaches_the_command_exactly_once() {
-    let redis = Redis::start();
-    let mut terminal = open(&redis);
+    let (_redis, mut terminal) = open();
     // Counts for a second after the first signal: a copy that goes through fairlock would arrive long before the end of
     // it.
     let script = "$SIG{INT} = sub { $count++ }; \
@@ -48,8 +50,7 @@ fn ctrl_c_reaches_the_command_exactly_once() {
 /// As without fairlock: the terminal sends the signal to the script as well, which finds that its command died of it.
 #[test]
 fn ctrl_c_and_ctrl_backslash_end_the_script_around_fairlock() {
-    let redis = Redis::start();
-    let mut terminal = open(&redis);
+    let (redis, mut terminal) = open();
     terminal.command("ulimit -c 0");
     // bash ignores Ctrl-\\, and goes on after any command that died of it.
     for (shell, keys) in [("sh", &[("\x03", 130), ("\x1c", 131)][..]), ("bash", &[("\x03", 130)])] {
@@ -71,7 +72,7 @@ fn ctrl_c_and_ctrl_backslash_end_the_script_around_fairlock() {
 fn ctrl_c_while_waiting_ends_the_script_around_fairlock() {
     let redis = Redis::start();
     let _holder = redis.hold("x", &[]);
-    let mut terminal = open(&redis);
+    let mut terminal = Terminal::open(&[("REDIS_URL", &redis.url())]);
     terminal.command("ulimit -c 0");
     for (shell, keys) in [("sh", &["\x03", "\x1c"][..]), ("bash", &["\x03"])] {
         for key in keys {
@@ -86,8 +87,7 @@ fn ctrl_c_while_waiting_ends_the_script_around_fairlock() {
 
 #[test]
 fn a_script_goes_on_after_a_command_that_handled_ctrl_c_and_after_a_signal_that_was_not_typed() {
-    let redis = Redis::start();
-    let mut terminal = open(&redis);
+    let (_redis, mut terminal) = open();
     let script = |step: &str| format!("sh -c '$F run x -- sh -c \"{step}\"; echo next step'");
     terminal.enter(&script("trap exit\\ 0 INT; echo ready; sleep 1000 & wait"));
     terminal.expect("ready");
@@ -104,8 +104,7 @@ fn a_script_goes_on_after_a_command_that_handled_ctrl_c_and_after_a_signal_that_
 
 #[test]
 fn the_command_reads_from_the_terminal_and_gives_it_back() {
-    let redis = Redis::start();
-    let mut terminal = open(&redis);
+    let (_redis, mut terminal) = open();
     terminal.enter("$F run x -- sh -c 'echo ready; read word; echo \"<$word>\"'; echo code $?");
     terminal.expect("ready");
     terminal.enter("typed");
@@ -121,8 +120,7 @@ fn the_command_reads_from_the_terminal_and_gives_it_back() {
 
 #[test]
 fn in_a_pipeline_the_command_gets_the_terminal_when_it_asks() {
-    let redis = Redis::start();
-    let mut terminal = open(&redis);
+    let (_redis, mut terminal) = open();
     terminal.enter("$F run x -- sh -c 'echo ready >&2; read word; echo \"<$word>\"' | cat");
     terminal.expect("ready");
     terminal.enter("typed");
@@ -133,8 +131,7 @@ fn in_a_pipeline_the_command_gets_the_terminal_when_it_asks() {
 /// As in `fairlock run … | less`.
 #[test]
 fn in_a_pipeline_another_program_may_use_the_terminal() {
-    let redis = Redis::start();
-    let mut terminal = open(&redis);
+    let (_redis, mut terminal) = open();
     terminal.enter("$F run x -- sh -c 'echo through; exec sleep 1000' | sh -c 'read line; echo ready; read key < /dev/tty; echo \"<$line $key>\"; kill -TERM 0'");
     terminal.expect("ready");
     terminal.enter("key");
@@ -144,8 +141,7 @@ fn in_a_pipeline_another_program_may_use_the_terminal() {
 
 #[test]
 fn ctrl_z_stops_fairlock_and_fg_continues_the_command_in_front() {
-    let redis = Redis::start();
-    let mut terminal = open(&redis);
+    let (_redis, mut terminal) = open();
     terminal.enter("$F run x -- sh -c 'echo pid $$; read word; echo \"<$word>\"; exit 6'; echo code $?");
     let command = terminal.number_after("pid ");
     let fairlock = parent(parent(command));
@@ -165,8 +161,7 @@ fn ctrl_z_stops_fairlock_and_fg_continues_the_command_in_front() {
 
 #[test]
 fn a_command_that_reads_in_the_background_waits_for_fg() {
-    let redis = Redis::start();
-    let mut terminal = open(&redis);
+    let (_redis, mut terminal) = open();
     terminal.enter("$F run x -- sh -c 'echo pid $$; read word; echo \"<$word>\"; exit 6' &");
     let command = terminal.number_after("pid ");
     await_state(command, "T");
@@ -181,8 +176,7 @@ fn a_command_that_reads_in_the_background_waits_for_fg() {
 
 #[test]
 fn a_command_that_stays_stopped_is_ended_with_its_lease() {
-    let redis = Redis::start();
-    let mut terminal = open(&redis);
+    let (_redis, mut terminal) = open();
     terminal.enter("$F run x --lease 6s -- sh -c 'echo pid $$; exec sleep 1000'");
     let command = terminal.number_after("pid ");
     terminal.keys("\x1a");
@@ -194,8 +188,7 @@ fn a_command_that_stays_stopped_is_ended_with_its_lease() {
 
 #[test]
 fn ctrl_z_through_fairlock_stops_a_command_that_is_not_in_front() {
-    let redis = Redis::start();
-    let mut terminal = open(&redis);
+    let (_redis, mut terminal) = open();
     terminal.enter("$F run x -- sh -c 'echo pid $$ >&2; exec sleep 1000' | cat");
     let command = terminal.number_after("pid ");
     terminal.keys("\x1a");
@@ -211,8 +204,7 @@ fn ctrl_z_through_fairlock_stops_a_command_that_is_not_in_front() {
 /// No shell could continue an orphaned job, so it must not stay stopped.
 #[test]
 fn ctrl_z_without_a_job_control_shell_does_not_hang_the_run() {
-    let redis = Redis::start();
-    let mut terminal = open(&redis);
+    let (_redis, mut terminal) = open();
     // The session leader is fairlock itself, so its group is orphaned.
     terminal.enter("exec $F run x -- sh -c 'echo pid $$; read word; echo \"<$word>\"'");
     terminal.number_after("pid ");
@@ -227,7 +219,7 @@ fn ctrl_z_without_a_job_control_shell_does_not_hang_the_run() {
 fn a_command_that_reads_a_terminal_it_cannot_get_is_hung_up() {
     let redis = Redis::start();
     let folder = tempfile::tempdir().unwrap();
-    let mut terminal = open(&redis);
+    let mut terminal = Terminal::open(&[("REDIS_URL", &redis.url())]);
     let go = folder.path().join("go");
     let script = format!("echo pid $$; while [ ! -e {} ]; do sleep 0.02; done; read word", go.display());
     // A shell without job control starts it in the background, and ends.
@@ -241,8 +233,7 @@ fn a_command_that_reads_a_terminal_it_cannot_get_is_hung_up() {
 
 #[test]
 fn the_modes_of_a_killed_command_are_undone() {
-    let redis = Redis::start();
-    let mut terminal = open(&redis);
+    let (_redis, mut terminal) = open();
     let before = terminal.command("stty -g");
     // In one job, since an interactive shell would restore the modes itself.
     terminal.enter("bash -c '$F run x -- sh -c \"stty raw; echo pid \\$\\$; exec sleep 1000\"; stty -g'");
@@ -253,8 +244,7 @@ fn the_modes_of_a_killed_command_are_undone() {
 
 #[test]
 fn a_hang_up_ends_the_command() {
-    let redis = Redis::start();
-    let mut terminal = open(&redis);
+    let (_redis, mut terminal) = open();
     terminal.enter("$F run x -- sh -c 'echo pid $$; exec sleep 1000'");
     let command = terminal.number_after("pid ");
     drop(terminal);
