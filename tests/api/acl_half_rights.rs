@@ -19,52 +19,28 @@ use testkit::{
 /// wait for the end of it.
 const LEASE: Duration = Duration::from_secs(3 * 24 * 3600);
 
-/// The tests of each right, in a module of its name. A client works without a right that is not needed.
+/// The tests of each right, in a module of its name.
 macro_rules! rights {
-    (
-        needed {
-            $($name:ident = $right:literal;)*
-        }
-        not_needed { $($spare:ident = $spare_right:literal;)* }
-    ) => {
-        const RIGHTS: &[&str] = &[$($right,)* $($spare_right,)*];
-        $(mod $name {
-            #[tokio::test(flavor = "multi_thread")]
-            async fn others_go_on() {
-                super::others_go_on($right).await;
-            }
+    ($($tests:tt { $($name:ident = $right:literal;)* })*) => {
+        const RIGHTS: &[&str] = &[$($($right,)*)*];
+        $($(mod $name {
+            tests! { $tests $right }
+        })*)*
+    };
+}
 
-            #[tokio::test(flavor = "multi_thread")]
-            async fn others_go_on_when_it_is_taken_away() {
-                super::others_go_on_when_it_is_taken_away($right).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread")]
-            async fn connect_or_the_first_acquire_names_it() {
-                super::connect_or_the_first_acquire_names($right).await;
-            }
-        })*
-        $(mod $spare {
-            #[tokio::test(flavor = "multi_thread")]
-            async fn others_go_on() {
-                super::others_go_on($spare_right).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread")]
-            async fn others_go_on_when_it_is_taken_away() {
-                super::others_go_on_when_it_is_taken_away($spare_right).await;
-            }
-
-            #[tokio::test(flavor = "multi_thread")]
-            async fn locks_work_without_it() {
-                super::locks_work_without($spare_right).await;
-            }
+macro_rules! tests {
+    ([$($test:ident)*] $right:literal) => {
+        $(#[tokio::test(flavor = "multi_thread")]
+        async fn $test() {
+            super::$test($right).await;
         })*
     };
 }
 
+// A client works without a right that is not needed.
 rights! {
-    needed {
+    [others_go_on others_go_on_when_it_is_taken_away connect_or_the_first_acquire_names_it] {
         keys = "~fairlock:*";
         channels = "&fairlock:*";
         evalsha = "+evalsha";
@@ -90,7 +66,7 @@ rights! {
         ssubscribe = "+ssubscribe";
         spublish = "+spublish";
     }
-    not_needed {
+    [others_go_on others_go_on_when_it_is_taken_away locks_work_without_it] {
         hello = "+hello";
         client_id = "+client|id";
         client_kill = "+client|kill";
@@ -281,7 +257,7 @@ fn every_key_expires(server: &RedisServer, lease: Duration) {
     }
 }
 
-async fn connect_or_the_first_acquire_names(right: &str) {
+async fn connect_or_the_first_acquire_names_it(right: &str) {
     let Some(rules) = all_but(right) else { return };
     let is_refused_by_itself = right.starts_with(['~', '&']) || TRIED.contains(&right);
     if !is_refused_by_itself && lacks("a server that can be asked for rights", (7, 0)) {
@@ -307,7 +283,7 @@ async fn connect_or_the_first_acquire_names(right: &str) {
     assert!(said.contains(name) || said.contains(&name.replace('|', " ")), "{error}");
 }
 
-async fn locks_work_without(right: &str) {
+async fn locks_work_without_it(right: &str) {
     let Some(rules) = all_but(right) else { return };
     let (server, url) = server(&rules);
     let client = connected(&url).await;

@@ -63,6 +63,16 @@ async fn the_bound_is_exact() {
     keys_left(&server);
 }
 
+#[tokio::test]
+async fn a_bound_of_zero_never_waits_and_a_free_lock_is_granted() {
+    let server = RedisServer::start();
+    let lock = bounded(&connect(&server).await, 0);
+    let guard = soon(lock.acquire()).await.unwrap();
+    assert!(matches!(soon(lock.acquire()).await, Err(AcquireError::QueueFull { waiting: 0, .. })));
+    drop(guard);
+    keys_left(&server);
+}
+
 /// Waiters that return are no newcomers, although the queue is full without them.
 #[tokio::test]
 async fn a_place_is_kept_over_lost_connections_and_lost_data() {
