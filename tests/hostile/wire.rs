@@ -4,7 +4,7 @@
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
-use fairlock::testing::{converse, read_by_the_library, read_frames, read_nodes, scripts};
+use fairlock::testing::{read_by_the_library, read_frames, read_nodes, scripts};
 use redis::{Cmd, cmd};
 use testkit::RedisServer;
 use testkit::run::version;
@@ -84,25 +84,6 @@ fn the_traffic_of_a_server_is_read_as_the_library_reads_it() {
     let replies = library.iter().filter(|frame| !frame.starts_with("push")).count();
     assert_eq!(replies, commands.len() - 2, "{library:#?}");
     assert!(!library.iter().any(|frame| frame.contains("DEBUG")), "{library:#?}");
-}
-
-/// A server answers requests, subscriptions and questions to replicas in any order. Each of them gets the reply that
-/// the redis crate would give it.
-#[test]
-fn replies_go_to_the_requests_that_the_library_would_give_them_to() {
-    let server = RedisServer::start();
-    let commands: Vec<Cmd> = ["HELLO 3", "SUBSCRIBE c", "PING", "SUBSCRIBE c", "PUBLISH c x", "PING"].map(words).into();
-    let bytes = recorded(&server, &commands);
-    // The first answer is to HELLO.
-    let questions = [0, 2, 0, 2, 0, 0];
-    let (said, end) = converse(&questions, &bytes, 1);
-    assert_eq!(end, None);
-    let expected = ["1 Err", "Subscribed", "3 Err", "Subscribed", "5 Err", "6 Err"];
-    assert_eq!(said.len(), expected.len(), "{said:#?}");
-    for (said, expected) in said.iter().zip(expected) {
-        assert!(said.starts_with(expected), "{said:#?}");
-    }
-    assert!(said[2].contains("PONG") && said[4].contains(": 1"), "{said:#?}");
 }
 
 /// The replies of a node and of a sentinel, and what none of them can mean.
