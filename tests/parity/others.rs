@@ -1,5 +1,5 @@
-//! redis-py `Lock`, rslock, Redisson `RFairLock`, etcd `Mutex` and Curator `InterProcessMutex`: the examples of
-//! `docs/coming-from.md`, and what only these locks have or get wrong. `tests/api` shows the rest.
+//! redis-py `Lock`, rslock, Redisson `RFairLock`, etcd `Mutex` and Curator `InterProcessMutex`: a function ported from
+//! each by the tables of `docs/coming-from.md`, and what only these locks have or get wrong. `tests/api` shows the rest.
 
 use std::{error::Error, time::Duration};
 
@@ -127,24 +127,4 @@ fn ported_from_curator_interprocessmutex() -> Ported {
     }
     keys_left(&server);
     Ok(())
-}
-
-/// The tests run what the page shows, but for the address of the server.
-#[test]
-fn the_ported_examples_are_those_of_the_page() {
-    let page = include_str!("../../docs/coming-from.md");
-    let mut ported = 0;
-    for section in page.split("\n## ").filter(|section| section.contains("```rust,ignore\n")) {
-        let title = section.lines().next().unwrap();
-        let blocks = section.split("```rust,ignore\n").skip(1).map(|block| block.split("```").next().unwrap());
-        // Theirs may be in Rust too.
-        let ours = blocks.filter(|block| !block.contains("rslock::")).last().expect("an example");
-        let name = format!("fn ported_from_{}()", title.to_lowercase().replace([' ', '-'], "_"));
-        let test = include_str!("others.rs").split(&name).nth(1).expect("a test of each example");
-        let test = test.split("\n}\n").next().unwrap();
-        let missing = |line: &&str| !line.contains("Client::connect(") && !test.contains(line.trim());
-        assert_eq!(ours.lines().find(missing), None, "the example of {title} is another one in its test");
-        ported += 1;
-    }
-    assert_eq!(ported, 2);
 }
