@@ -37,6 +37,10 @@ use crate::run::{job_under, outcome};
 /// drop(guard);
 /// users.run(7, |held| async move { println!("token {}", held.token()) }).await?;
 ///
+/// // With whatever else an acquire may have, such as a label of its own:
+/// let guard = users.lock(7)?.acquire().label("deposit").await?;
+/// drop(guard);
+///
 /// // Or until it is released by its key, anywhere in this process:
 /// users.acquire("alice").await?;
 /// assert!(users.release("alice").await?);

@@ -196,3 +196,45 @@ fn the_examples_of_the_helps_work() {
     }
     assert!(tried > 15, "{tried}");
 }
+
+/// The recipe of docs/coming-from-ci.md: of several commits in line only the last is deployed.
+#[test]
+fn a_superseded_commit_is_not_deployed() {
+    let place = Place::new();
+    let Ok(git) = Command::new("git").arg("--version").output() else {
+        return testkit::say("SKIPPED: no git to make commits with");
+    };
+    assert!(git.status.success());
+    let [recipe] = blocks("docs/coming-from-ci.md", "sh").try_into().unwrap();
+    let commit =
+        "git -c user.name=x -c user.email=x@example.org commit -q --allow-empty -m x; git push -q origin HEAD:main";
+    place.run(&format!(
+        "git init -q --bare -b main origin; for clone in old new; do git clone -q origin $clone 2>/dev/null; cd $clone
+         git checkout -q -B main; [ $clone = new ] || {{ {commit}; }}; ln -s ../deploy.sh .; cd ..; done"
+    ));
+    let turn = |clone: &str| String::from_utf8(place.run(&format!("cd {clone}\n{recipe}")).stdout).unwrap();
+    assert_eq!((turn("old"), place.log()), (String::new(), "deploy.sh\n".into()));
+    place.run(&format!("cd new; {commit}"));
+    assert_eq!((turn("old"), place.log()), ("superseded\n".into(), "deploy.sh\n".into()));
+    assert_eq!((turn("new"), place.log()), (String::new(), "deploy.sh\ndeploy.sh\n".into()));
+}
+
+/// Those of examples/kubernetes, whose form `make release-check` validates.
+#[test]
+fn the_commands_of_the_pods_run() {
+    let place = Place::new();
+    for file in ["cronjob", "deployment"] {
+        let path = testkit::root().join("examples/kubernetes").join(file).with_extension("yaml");
+        let manifest = std::fs::read_to_string(path).unwrap();
+        let [command] =
+            manifest.lines().filter_map(|line| line.trim().strip_prefix("command: [")).collect::<Vec<_>>()[..]
+        else {
+            panic!("{file} has one command")
+        };
+        let words: Vec<&str> = command.trim_end_matches(']').split(", ").map(|word| word.trim_matches('"')).collect();
+        let (program, call) = words.split_last().unwrap();
+        assert!(program.starts_with("/usr/local/bin/") && call[0] == "/usr/bin/fairlock", "{words:?}");
+        let output = place.run(&format!("fairlock {} true", call[1..].join(" ")));
+        assert!(output.status.success() && output.stderr.is_empty(), "{words:?}: {output:?}");
+    }
+}
