@@ -2,19 +2,18 @@
 -- KEYS: lock waiters
 -- ARGV: id room as_claim lease_us liveness_us buffer_us heartbeat_us channel secret label owner memory seat
 --   room: join the queue if fewer waiters than this are in it, 0 only try · as_claim: 1 grant no more than a claim
---   secret: messages to the caller repeat it · memory: what the caller was told of the lock · seat: its place, or nothing
--- REPLY: granted | queued seat ticket rank | busy [held_id held_token held_label held_owner held_us held_claim] | disbelieved
+--   secret: messages to the caller repeat it · memory: what the caller was told of the lock · seat: its place, or none
+-- REPLY: granted | queued seat ticket rank | busy [held…] | disbelieved
 --   granted: the values of the lease are those of the holder
+--   held…: held_id held_token held_label held_owner held_us held_claim
 local id, room, as_claim, lease_us, liveness_us, buffer_us, heartbeat_us, channel, secret, label, owner, memory, seat =
   unpack(ARGV)
 room, lease_us, liveness_us = tonumber(room), tonumber(lease_us), tonumber(liveness_us)
 buffer_us, heartbeat_us = tonumber(buffer_us), tonumber(heartbeat_us)
 -- include keys
-local client = string.match(id, CLIENT_OF)
-if not client then return redis.error_reply(BAD_ID) end
+-- include asker: id → client
 -- include known: memory, seat → known_…, seat_…
-local found, own_entry, own_session = unpack(call('HMGET', lock, '', id, client .. '.'))
-local joining = room > 0
+joining, lenient = room > 0, false -- a server without memory admits no new waiters
 -- include begin
 local word, told = 'disbelieved', {}
 local own_pace, left_us, last_token = heartbeat_us, max(known_longest, lease_us), known_token
@@ -35,17 +34,13 @@ end
 if holder ~= id then
   contender, terms, ends = id, {lease_us, liveness_us, channel, secret, label, owner}, now + lease_us
   if as_claim == '1' then ends = min(ends, now + liveness_us) end
-  local score = joining and own_entry and id ~= found_holder and not lost and call('ZSCORE', waiters, id)
-  queued = score and true
-  if queued then
-    place = tonumber(score)
-    -- An acquire that was executed late, after a loss, may have been given a later ticket.
-    if seat_ticket > 0 and seat_ticket < place then place, moves = seat_ticket, true end
-  elseif joining and seat_ticket > 0 then
-    place = seat_ticket
-  elseif joining and waiting >= room then
+  queued = joining and waiting > 0 and tonumber(call('ZSCORE', waiters, id))
+  if joining and seat_ticket > 0 then place = seat_ticket end
+  -- An acquire that was executed late, after a loss, may have been given a later ticket.
+  if queued then place, moves = min(place, queued), place < queued end
+  if joining and place == math.huge and waiting >= room then
     -- Dead waiters take up no room. Those of a client that asks are alive.
-    if own_session then
+    if waiting > 0 and call('HGET', lock, client .. '.') then
       -- include refresh: client, liveness_us, buffer_us, heartbeat_us
     end
     -- include heads: place
@@ -64,16 +59,14 @@ if holder ~= id then
   end
 end
 -- include promote
-local lenient = false -- a server without memory admits no new waiters
 -- include commit
 
 if holder == id then
   word = 'granted'
 elseif joins then
   -- A new ticket is the last one.
-  local is_old = queued or seat_ticket > 0
   word, told = 'queued', {'seat', struct.pack(SEAT, VERSION, epoch, place, 0), 'ticket', place,
-    'rank', is_old and call('ZRANK', waiters, id) or waiting - 1}
+    'rank', (queued or seat_ticket > 0) and call('ZRANK', waiters, id) or waiting - 1}
 else
   word = 'busy'
   -- include tell_holder → told

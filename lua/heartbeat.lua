@@ -9,8 +9,6 @@ liveness_us, buffer_us, heartbeat_us = tonumber(liveness_us), tonumber(buffer_us
 local seat = ''
 -- include keys
 -- include known: memory → known_…
-local named, joining = call('HMGET', lock, '', client .. '.', unpack(ARGV, 6)), false
-local found, own_session = named[1], named[2]
 -- include begin
 local own_pace, left_us, last_token = heartbeat_us, known_longest, known_token
 -- include restore: known_…, own_pace, left_us, last_token
@@ -21,7 +19,7 @@ for i = 6, #ARGV do
   if string.match(id, CLIENT_OF) ~= client then return redis.error_reply(BAD_ID) end
   if id == holder then
     missing = missing or cut == 1
-  elseif named[i - 3] and id ~= found_holder and not lost then
+  elseif waiting > 0 and call('ZSCORE', waiters, id) then
     first = first or id
   else
     missing = true
@@ -31,7 +29,6 @@ if first then
   -- include refresh: client, liveness_us, buffer_us, heartbeat_us
 end
 -- include promote
-local lenient = true
 -- include commit
 
 local word, told = missing and 'unknown' or 'alive', {}

@@ -1,12 +1,11 @@
--- history: the latest grants whose leases have ended, and whether they are recorded. It also switches the recording on or
--- off. Switching it off drops what was recorded.
+-- history: the latest grants whose leases have ended, and whether they are recorded. It also switches the recording on
+-- or off. Switching it off drops what was recorded.
 -- KEYS: lock waiters
 -- ARGV: switch count
 --   switch: 1 on, 0 off, nothing as it is · count: how many grants, the latest first
 -- REPLY: history recorded past {id, token, label, owner, waited_us, held_us, how}...
 local switch, count = ARGV[1], ARGV[2]
 -- include keys
-local found, joining = call('HGET', lock, ''), false
 -- include state
 -- include time
 -- include clock

@@ -2,10 +2,10 @@
 -- KEYS: lock waiters
 -- ARGV: after count
 --   after: the last ticket of the previous page, 0 for the first page · count: waiters on a page
--- REPLY: state grants token [held_id held_token held_label held_owner held_us held_claim held_broken] page {id, ticket, label, owner, waited_us, alive}...
+-- REPLY: state grants token [held_id held_token held_label held_owner held_us held_claim held_broken] page
+--   page: an array of {id, ticket, label, owner, waited_us, alive}
 local after, count = ARGV[1], ARGV[2]
 -- include keys
-local found, joining = call('HGET', lock, ''), false
 -- include state
 -- include time
 -- include clock
@@ -13,20 +13,16 @@ local found, joining = call('HGET', lock, ''), false
 local client, word, told, own_pace = '', 'state', {}, 0
 -- include tell_holder
 if holder ~= '' then told[#told + 1], told[#told + 2] = 'held_broken', broken end
-local page, alive_until = {}, nil
+local page, sessions, its_id, session, alive_until = {}, {}, nil, nil, nil
 if waiting > 0 and not lost then
   local found_waiters = call('ZRANGEBYSCORE', waiters, '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, count)
   for i = 1, #found_waiters, 2 do
-    local id, ticket = found_waiters[i], tonumber(found_waiters[i + 1])
-    local entry, session = unpack(call('HMGET', lock, id, string.match(id, CLIENT_OF) .. '.'))
-    local terms = cmsgpack.unpack(entry)
-    session = {struct.unpack(SESSION, session)}
-    -- include alive: session → alive_until
-    page[#page + 1] = {id, ticket, terms[LABEL], terms[OWNER], max(raw - ticket, 0), alive_until > now and 1 or 0}
+    its_id = found_waiters[i]
+    local ticket, terms = tonumber(found_waiters[i + 1]), cmsgpack.unpack(call('HGET', lock, its_id))
+    -- include session: its_id → alive_until
+    page[#page + 1] = {its_id, ticket, terms[LABEL], terms[OWNER], max(raw - ticket, 0), alive_until > now and 1 or 0}
   end
 end
-told[#told + 1], told[#told + 2] = 'page', page
-told[#told + 1], told[#told + 2] = 'grants', grants
-told[#told + 1], told[#told + 2] = 'token', token -- the last one granted, or passed over
+told = {'page', page, 'grants', grants, 'token', token, unpack(told)} -- the last token granted, or passed over
 local again = false
 -- include answer: the script ends

@@ -7,20 +7,17 @@ local memory = ARGV[1]
 local seat = ''
 -- include keys
 -- include known: memory → known_…
-local named, joining = call('HMGET', lock, '', unpack(ARGV, 2)), false
-local found = named[1]
 -- include begin
 local own_pace, left_us, last_token = known_pace, known_longest, known_token
 -- include restore: known_…, own_pace, left_us, last_token
 
 local client, word, told = '', 'left', {}
 for i = 2, #ARGV do
-  local id, own_entry = ARGV[i], named[i]
+  local id = ARGV[i]
   client = string.match(id, CLIENT_OF)
   if not client then return redis.error_reply(BAD_ID) end
   -- include give_up: id
 end
 -- include promote
-local lenient = true
 -- include commit
 -- include answer: the script ends

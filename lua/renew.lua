@@ -8,17 +8,15 @@
 local id, seat, lease_us, left_us, liveness_us, channel, secret, label, owner, memory = unpack(ARGV)
 lease_us, left_us, liveness_us = tonumber(lease_us), tonumber(left_us), tonumber(liveness_us)
 -- include keys
-local client = string.match(id, CLIENT_OF)
-if not client then return redis.error_reply(BAD_ID) end
+-- include asker: id → client
 -- include known: memory, seat → known_…, seat_…
-local found, own_entry = unpack(call('HMGET', lock, '', id))
-local joining = false
 -- include begin
 local own_pace, last_token, still_left_us = known_pace, seat_token, left_us
 -- include restore: known_…, seat_…, own_pace, left_us, last_token → believed, left_us
 
 local word, told = 'lost', {}
-if lapsed == id and found_token == seat_token and still_left_us > 0 and now >= recover_until and broken == 0 and cut == 0 then
+if lapsed == id and found_token == seat_token and still_left_us > 0 and now >= recover_until
+  and broken == 0 and cut == 0 then
   -- The server has forgotten a renewal, or its clock has jumped: the holder's own clock counts, because nobody was
   -- granted the lock since.
   holder = id
@@ -34,13 +32,12 @@ elseif believed and now < recover_until and left_us > 0 and token <= seat_token
   and (holder == '' or holder == id or holder_token < seat_token) then
   -- Nothing was granted since. The state found is older: it has an earlier lease, or the id's own place in the queue.
   word = 'renewed'
-  if own_entry and id ~= found_holder and not lost then leaving[1], leaving[id], waiting = id, true, waiting - 1 end
-  token = seat_token
-  holder, holder_end, holder_token, holder_ticket, broken, cut, claim = id, now + left_us, seat_token, seat_ticket, 0, 0, 0
+  if waiting > 0 and call('ZSCORE', waiters, id) then leaving[1], leaving[id], waiting = id, true, waiting - 1 end
+  holder, holder_end, holder_token, holder_ticket = id, now + left_us, seat_token, seat_ticket
+  token, broken, cut, claim = seat_token, 0, 0, 0
   fields[1], fields[2] = id, cmsgpack.pack({lease_us, liveness_us, channel, secret, label, owner})
   longest, longest_next = max(longest, lease_us), max(longest_next, lease_us)
 end
 -- include promote
-local lenient = true
 -- include commit
 -- include answer: the script ends

@@ -1,6 +1,8 @@
 -- clock: the lock clock, and the end of a lease. All times are whole µs below 2^53, exact in Lua and in scores.
--- NEEDS: raw skew seen pace recover_until live_until silent_from silent_until holder holder_end holder_token holder_ticket
--- SETS: now skew pace silent_from silent_until recover_pace found_holder found_end found_token found_ticket lapsed holder holder_end
+-- NEEDS: raw skew seen pace recover_until live_until silent_from silent_until
+-- NEEDS: holder holder_end holder_token holder_ticket
+-- SETS: now skew pace silent_from silent_until recover_pace lapsed holder holder_end
+-- SETS: found_holder found_end found_token found_ticket
 local now = raw + skew
 local found_holder, found_end, found_token, found_ticket = holder, holder_end, holder_token, holder_ticket
 local lapsed = ''
@@ -11,7 +13,7 @@ do
     -- A waiting client would have sent a request: a longer silence is an outage or a jump, and no evidence of a death.
     -- An hour after the end of all that is left, nobody was there to send one.
     if now <= max(holder_end, live_until, recover_until) + HOUR_US then now = min(now, seen + 2 * pace) end
-    -- The latest long silence. Nobody who was heard before it is taken for dead because of it (lib/alive.lua).
+    -- The latest long silence. Nobody who was heard before it is taken for dead because of it (lib/session.lua).
     if now > seen and (now - seen > silent_until - silent_from or now > silent_until + pace) then
       silent_from, silent_until = seen, now
     end

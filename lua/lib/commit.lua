@@ -1,9 +1,11 @@
--- commit: makes the planned writes in the one order that is safe in a slot that is migrating, where a script that empties
--- a key and touches it again fails halfway: the hash, which never becomes empty, additions, TTLs, one removal, messages.
+-- commit: makes the planned writes in the one order that is safe in a slot that is migrating, where a script that
+-- empties a key and touches it again fails halfway: the hash, which never becomes empty, additions, TTLs, one removal,
+-- messages.
 -- A `lenient` script goes on when memory is short.
--- NEEDS: lenient lost found found_holder found_waiting recorded ended_how ended_entry contender queued joins moves place
+-- NEEDS: lenient lost found found_holder found_waiting recorded ended_how contender queued joins moves place
 -- NEEDS: sessions leaving fields messages
--- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut claim recorded longest longest_next keep_us
+-- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut claim recorded longest longest_next
+-- SETS: keep_us its_id
 do
   local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
   local stands = holder ~= '' or waiting > 0
@@ -12,37 +14,28 @@ do
   keep_us = min(longest, HOUR_US * 5 / 6)
   if not stands and now >= recover_until then longest, longest_next = 0, 0 end
   -- If TIME was set back, stamps ahead of it must be remembered until it has caught up.
-  local rest_us = max(recover_until - now, stamp - raw, 0)
-  if stands then rest_us = max(rest_us, max(holder_end, live_until) - now) end
+  local rest_us = max(max(recover_until, holder_end, live_until) - now, stamp - raw, 0)
   -- An idle lock that was granted only once is forgotten after an hour, because a million names may be used like that;
   -- any other after a day, because tokens must rise over a clock that jumps forwards and back.
   local needed_until = raw + ((stands or grants > 1) and DAY_US or HOUR_US) + rest_us
-  local new_ttl = not found or lost or ttl_until < needed_until or ttl_until > needed_until + 2 * SLACK_US
+  local new_ttl = lost or ttl_until < needed_until or ttl_until > needed_until + 2 * SLACK_US
   if new_ttl then ttl_until = needed_until + SLACK_US end
   local adds = joins and holder ~= contender and (moves or not queued)
 
   -- A session is removed with its last waiter, an entry with the lease or the place, unless its id has the other now.
-  local gone = {}
-  if found_holder ~= '' and found_holder ~= holder and not (joins and found_holder == contender) then
-    gone[1] = found_holder
-  end
+  local stays = found_holder == '' or found_holder == holder or joins and found_holder == contender
+  local gone = stays and {} or {found_holder}
   for i = 1, #leaving do
-    local leaver = leaving[i]
-    if leaver ~= holder then gone[#gone + 1] = leaver end
-    local its_client = string.match(leaver, CLIENT_OF)
-    local session = sessions[its_client]
-    if not session then
-      session = {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
-      sessions[its_client] = session
-    end
+    its_id = leaving[i]
+    if its_id ~= holder then gone[#gone + 1] = its_id end
+    -- include session: its_id → session
     session[2] = session[2] - 1
   end
-  for its_client, session in pairs(sessions) do
-    if session[2] == 0 then
+  for its_client, planned in pairs(sessions) do
+    if planned[2] == 0 then
       gone[#gone + 1] = its_client .. '.'
     else
-      fields[#fields + 1] = its_client .. '.'
-      fields[#fields + 1] = struct.pack(SESSION, session[1], session[2], session[3])
+      fields[#fields + 1], fields[#fields + 2] = its_client .. '.', struct.pack(SESSION, unpack(planned))
     end
   end
 
@@ -90,13 +83,13 @@ do
 
   -- A client without the right to a channel must not undo the writes: heartbeats make up for the lost message.
   for i = 1, #messages do
-    local its_terms, kind, its_id, its_token, its_ticket, its_left_us = unpack(messages[i])
-    if kind == 'grant' then its_token, its_ticket, its_left_us = holder_token, holder_ticket, holder_end - now end
+    local its_terms, kind, to_id, its_token, its_ticket, its_left_us = unpack(messages[i])
     local to = its_terms[CHANNEL]
-    local message = cmsgpack.pack({kind, 'epoch', epoch, 'stamp', stamp, 'id', its_id, 'lock', lock, 'secret', its_terms[SECRET], 'token', its_token,
-      'ticket', its_ticket, 'left_us', its_left_us, 'seat', struct.pack(SEAT, VERSION, epoch, its_ticket, its_token),
+    local message = cmsgpack.pack({kind, 'epoch', epoch, 'stamp', stamp, 'id', to_id, 'lock', lock,
+      'secret', its_terms[SECRET], 'token', its_token, 'ticket', its_ticket, 'left_us', its_left_us,
+      'seat', struct.pack(SEAT, VERSION, epoch, its_ticket, its_token),
       'memory', struct.pack(MEMORY, VERSION, epoch, stamp, token, longest, max(pace, recover_pace))})
-    -- A channel with a hash tag belongs to the slot of the lock. Up to Redis 6 there are none: all nodes get the message.
+    -- A channel with a hash tag belongs to the slot of the lock. Up to Redis 6 there are none: all nodes get it.
     local sent = string.find(to, '{', 1, true) and redis.pcall('SPUBLISH', to, message)
     if type(sent) ~= 'number' then redis.pcall('PUBLISH', to, message) end
   end

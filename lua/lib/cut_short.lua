@@ -1,5 +1,5 @@
--- cut_short: from now on an open recovery waits only for waiters that are returning. With it ends a lease from before the
--- loss of data.
+-- cut_short: from now on an open recovery waits only for waiters that are returning. With it ends a lease from before
+-- the loss of data.
 -- NEEDS: now
 -- SETS: recover_until recover_pace holder holder_end
 if recover_from > 0 then recover_until = max(now, recover_from + 3 * recover_pace) end

@@ -1,6 +1,6 @@
 -- give_up: an id gives up its lease or its place in the queue.
--- NEEDS: id broken own_entry now lapsed lost leaving
--- SETS: gave_up holder holder_end token stamp waiting ended_how ended_entry
+-- NEEDS: id broken now lapsed leaving
+-- SETS: gave_up holder holder_end token stamp waiting ended_how
 local gave_up
 if holder == id then
   gave_up = 'released'
@@ -8,10 +8,10 @@ if holder == id then
   if now < recover_until then token = max(token, holder_token + 1) end
   stamp = max(stamp, token)
   holder, holder_end = '', 0
-  ended_how, ended_entry = broken == 1 and 'broken' or 'released', own_entry
+  ended_how = broken == 1 and 'broken' or 'released'
 elseif lapsed == id then
   gave_up = 'expired'
-elseif own_entry and id ~= found_holder and not lost and not leaving[id] then
+elseif waiting > 0 and not leaving[id] and call('ZSCORE', waiters, id) then
   gave_up = 'left'
   leaving[#leaving + 1], leaving[id], waiting = id, true, waiting - 1
 end

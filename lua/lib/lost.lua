@@ -1,5 +1,5 @@
--- lost: a key of this lock is missing, so the rest of its data counts as lost too. A new epoch tells the clients, and they
--- bring back what they know. Stamp, token, epoch and clock are kept if the numbers are left.
+-- lost: a key of this lock is missing, so the rest of its data counts as lost too. A new epoch tells the clients, and
+-- they bring back what they know. Stamp, token, epoch and clock are kept if the numbers are left.
 -- NEEDS: lost found raw now
 -- SETS: stamp epoch recover_from recover_until recover_pace waiting found_waiting live_until broken cut claim
 -- SETS: holder holder_end found_holder lapsed

@@ -12,15 +12,12 @@ do
   believed = highest <= stamp or highest <= raw + DAY_US
   if believed then
     -- Every number in a memory or seat was stored before. So a higher one under the same epoch proves a loss.
-    local rollback, anew, returns
-    if memory ~= '' then
-      rollback = max(known_epoch, seat_epoch) > epoch
-        or known_epoch == epoch and (known_stamp > stamp or known_token > token)
-        or seat_epoch == epoch and (seat_ticket > stamp or seat_token > token)
-      local older = known_epoch < epoch or seat_epoch > 0 and seat_epoch < epoch
-      anew = older and not rollback and recover_until == 0
-      returns = older and now < recover_until
-    end
+    local knows = memory ~= '' -- a stranger knows of no loss
+    local rollback = knows and (max(known_epoch, seat_epoch) > epoch
+      or known_epoch == epoch and (known_stamp > stamp or known_token > token)
+      or seat_epoch == epoch and (seat_ticket > stamp or seat_token > token))
+    local older = knows and (known_epoch < epoch or seat_epoch > 0 and seat_epoch < epoch)
+    local anew, returns = older and not rollback and recover_until == 0, older and now < recover_until
     stamp = max(stamp, highest)
     if last_token < token then left_us = 0 end
     if rollback or anew then
@@ -35,9 +32,12 @@ do
       recover_until = max(recover_until, recover_from + max(3 * recover_pace, left_us))
     end
     if now < recover_until then
-      -- A lease from before the loss may be long over, and so is one that is older than a grant of which a client knows.
-      -- (To break a lease takes one token.) If its holder still believes in it, it re-asserts it. A lease that was granted after the loss stays.
-      if holder ~= '' and (rollback or known_token > holder_token + broken) then holder_end, cut = min(holder_end, recover_until), 1 end
+      -- A lease from before the loss may be long over, and so is one that is older than a grant of which a client
+      -- knows. (To break a lease takes one token.) If its holder still believes in it, it re-asserts it. A lease that
+      -- was granted after the loss stays.
+      if holder ~= '' and (rollback or known_token > holder_token + broken) then
+        holder_end, cut = min(holder_end, recover_until), 1
+      end
       token = max(token, known_token)
     end
   end

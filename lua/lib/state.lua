@@ -1,22 +1,23 @@
 -- state: reads the numbers and the holder of the lock, and whether a key of it was lost.
--- NEEDS: lock waiters found joining
--- SETS: NUMBERS version broken cut claim recorded stamp token epoch seen skew pace pace_until silent_from silent_until
--- SETS: recover_from recover_until recover_pace grants longest longest_next generation waiting live_until ttl_until
--- SETS: holder_end holder_token holder_ticket holder_at holder found_waiting keep_us lost
+-- NEEDS: lock waiters joining
+-- SETS: found NUMBERS version broken cut claim recorded stamp token epoch seen skew pace pace_until silent_from
+-- SETS: silent_until recover_from recover_until recover_pace grants longest longest_next generation waiting live_until
+-- SETS: ttl_until holder_end holder_token holder_ticket holder_at holder found_waiting keep_us lost
+local found = call('HGET', lock, '')
 if found and string.byte(found) ~= VERSION then
-  return redis.error_reply('OTHERLAYOUT the lock is kept in layout ' .. string.byte(found) .. ', this client knows layout '
-    .. VERSION)
+  return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in layout %d, this client knows layout %d',
+    string.byte(found), VERSION))
 end
-local NUMBERS = '<BBBBB' .. 'dddddddddddddddddddddd' -- one field, because a number as text costs as much as a command
-local version, broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until,
-  recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until,
-  holder_end, holder_token, holder_ticket, holder_at = struct.unpack(NUMBERS, found or string.rep('\0', 181))
+-- One field, because a number as text costs as much as a command.
+local NUMBERS = '<BBBBBdddddddddddddddddddddd'
+local version, broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, silent_from,
+  silent_until, recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting,
+  live_until, ttl_until, holder_end, holder_token, holder_ticket, holder_at =
+  struct.unpack(NUMBERS, found or string.rep('\0', 181))
 local holder = found and string.sub(found, holder_at) or '' -- the id of the holder, or empty
 local found_waiting = waiting
 local keep_us = min(longest, HOUR_US * 5 / 6) -- how long a client that has nothing here any more keeps its memory
 -- The keys of a lock live and die together: if they disagree, data was lost. The length is also read before the first
 -- waiter joins, so that a key of another type is found before the first write.
-local lost = false
-if waiting > 0 or not found or joining and (holder ~= '' or recover_until > 0) then
-  lost = call('ZCARD', waiters) ~= waiting
-end
+local lost = (waiting > 0 or not found or joining and (holder ~= '' or recover_until > 0))
+  and call('ZCARD', waiters) ~= waiting

@@ -2,11 +2,12 @@
 -- KEYS: lock waiters
 -- ARGV: after count
 --   after: the last ticket of the previous page, 0 for the first page · count: waiters on a page
--- REPLY: state grants token [held_id held_token held_label held_owner held_us held_claim held_broken] page {id, ticket, label, owner, waited_us, alive}...
+-- REPLY: state grants token [held_id held_token held_label held_owner held_us held_claim held_broken] page
+--   page: an array of {id, ticket, label, owner, waited_us, alive}
 local after, count = ARGV[1], ARGV[2]
 -- keys: the keys of one lock, in the order in which every script declares them, and the forms of what is packed.
 -- SETS: call max min lock waiters VERSION CLIENT_OF BAD_ID BAD_TEXT SESSION MEMORY SEAT
--- SETS: LEASE LIVENESS CHANNEL SECRET LABEL OWNER HISTORY PAST PAST_MS HOUR_US DAY_US
+-- SETS: LEASE LIVENESS CHANNEL SECRET LABEL OWNER HISTORY PAST PAST_MS HOUR_US DAY_US joining lenient
 local call, max, min = redis.call, math.max, math.min -- a local is found faster
 local lock, waiters = KEYS[1], KEYS[2]
 local VERSION = 2 -- of the layout
@@ -20,40 +21,41 @@ local LEASE, LIVENESS, CHANNEL, SECRET, LABEL, OWNER = 1, 2, 3, 4, 5, 6 -- the p
 -- request that names a key which is not there, and most locks have no history.
 local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000' -- how many grants it has, and how long it lives unused
 local HOUR_US, DAY_US = 3600000000, 86400000000
-local found, joining = call('HGET', lock, ''), false
+-- Only an acquire sets these: whether it may add a waiter, and whether the script goes on when memory is short.
+local joining, lenient = false, true
 -- state: reads the numbers and the holder of the lock, and whether a key of it was lost.
--- NEEDS: lock waiters found joining
--- SETS: NUMBERS version broken cut claim recorded stamp token epoch seen skew pace pace_until silent_from silent_until
--- SETS: recover_from recover_until recover_pace grants longest longest_next generation waiting live_until ttl_until
--- SETS: holder_end holder_token holder_ticket holder_at holder found_waiting keep_us lost
+-- NEEDS: lock waiters joining
+-- SETS: found NUMBERS version broken cut claim recorded stamp token epoch seen skew pace pace_until silent_from
+-- SETS: silent_until recover_from recover_until recover_pace grants longest longest_next generation waiting live_until
+-- SETS: ttl_until holder_end holder_token holder_ticket holder_at holder found_waiting keep_us lost
+local found = call('HGET', lock, '')
 if found and string.byte(found) ~= VERSION then
-  return redis.error_reply('OTHERLAYOUT the lock is kept in layout ' .. string.byte(found) .. ', this client knows layout '
-    .. VERSION)
+  return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in layout %d, this client knows layout %d',
+    string.byte(found), VERSION))
 end
-local NUMBERS = '<BBBBB' .. 'dddddddddddddddddddddd' -- one field, because a number as text costs as much as a command
-local version, broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until,
-  recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until,
-  holder_end, holder_token, holder_ticket, holder_at = struct.unpack(NUMBERS, found or string.rep('\0', 181))
+-- One field, because a number as text costs as much as a command.
+local NUMBERS = '<BBBBBdddddddddddddddddddddd'
+local version, broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, silent_from,
+  silent_until, recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting,
+  live_until, ttl_until, holder_end, holder_token, holder_ticket, holder_at =
+  struct.unpack(NUMBERS, found or string.rep('\0', 181))
 local holder = found and string.sub(found, holder_at) or '' -- the id of the holder, or empty
 local found_waiting = waiting
 local keep_us = min(longest, HOUR_US * 5 / 6) -- how long a client that has nothing here any more keeps its memory
 -- The keys of a lock live and die together: if they disagree, data was lost. The length is also read before the first
 -- waiter joins, so that a key of another type is found before the first write.
-local lost = false
-if waiting > 0 or not found or joining and (holder ~= '' or recover_until > 0) then
-  lost = call('ZCARD', waiters) ~= waiting
-end
+local lost = (waiting > 0 or not found or joining and (holder ~= '' or recover_until > 0))
+  and call('ZCARD', waiters) ~= waiting
 -- time: the only place that reads the server's clock. Tests replace this file by a clock of their own.
--- SETS: raw
+-- SETS: time raw
 -- TIME is read once per script: up to Redis 7.0 it moves on while a script runs.
-local raw
-do
-  local time = call('TIME')
-  raw = time[1] * 1000000 + time[2]
-end
+local time = call('TIME')
+local raw = time[1] * 1000000 + time[2]
 -- clock: the lock clock, and the end of a lease. All times are whole µs below 2^53, exact in Lua and in scores.
--- NEEDS: raw skew seen pace recover_until live_until silent_from silent_until holder holder_end holder_token holder_ticket
--- SETS: now skew pace silent_from silent_until recover_pace found_holder found_end found_token found_ticket lapsed holder holder_end
+-- NEEDS: raw skew seen pace recover_until live_until silent_from silent_until
+-- NEEDS: holder holder_end holder_token holder_ticket
+-- SETS: now skew pace silent_from silent_until recover_pace lapsed holder holder_end
+-- SETS: found_holder found_end found_token found_ticket
 local now = raw + skew
 local found_holder, found_end, found_token, found_ticket = holder, holder_end, holder_token, holder_ticket
 local lapsed = ''
@@ -64,7 +66,7 @@ do
     -- A waiting client would have sent a request: a longer silence is an outage or a jump, and no evidence of a death.
     -- An hour after the end of all that is left, nobody was there to send one.
     if now <= max(holder_end, live_until, recover_until) + HOUR_US then now = min(now, seen + 2 * pace) end
-    -- The latest long silence. Nobody who was heard before it is taken for dead because of it (lib/alive.lua).
+    -- The latest long silence. Nobody who was heard before it is taken for dead because of it (lib/session.lua).
     if now > seen and (now - seen > silent_until - silent_from or now > silent_until + pace) then
       silent_from, silent_until = seen, now
     end
@@ -89,47 +91,46 @@ if holder ~= '' then
     'held_us', max(raw - holder_token, 0), 'held_claim', claim} -- a token is the time of its grant
 end
 if holder ~= '' then told[#told + 1], told[#told + 2] = 'held_broken', broken end
-local page, alive_until = {}, nil
+local page, sessions, its_id, session, alive_until = {}, {}, nil, nil, nil
 if waiting > 0 and not lost then
   local found_waiters = call('ZRANGEBYSCORE', waiters, '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, count)
   for i = 1, #found_waiters, 2 do
-    local id, ticket = found_waiters[i], tonumber(found_waiters[i + 1])
-    local entry, session = unpack(call('HMGET', lock, id, string.match(id, CLIENT_OF) .. '.'))
-    local terms = cmsgpack.unpack(entry)
-    session = {struct.unpack(SESSION, session)}
--- alive: until when the client of `session` counts as alive. After a silence of more than two of its heartbeats, which
--- may have been an outage, a client that was alive before has the time for one more.
--- NEEDS: session silent_from silent_until
--- SETS: alive_until
+    its_id = found_waiters[i]
+    local ticket, terms = tonumber(found_waiters[i + 1]), cmsgpack.unpack(call('HGET', lock, its_id))
+-- session: the session of the client of a waiter, as it is planned, and until when that client counts as alive. After a
+-- silence of more than two of its heartbeats, which may have been an outage, a client that was alive before has the
+-- time for one more.
+-- NEEDS: its_id sessions silent_from silent_until
+-- SETS: session sessions alive_until
 do
-  local beat = session[3]
+  local its_client = string.match(its_id, CLIENT_OF)
+  session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
+  sessions[its_client] = session
   alive_until = session[1]
-  if alive_until > silent_from and silent_until - silent_from > 2 * beat then
-    alive_until = max(alive_until, silent_until + beat)
+  if alive_until > silent_from and silent_until - silent_from > 2 * session[3] then
+    alive_until = max(alive_until, silent_until + session[3])
   end
 end
-    page[#page + 1] = {id, ticket, terms[LABEL], terms[OWNER], max(raw - ticket, 0), alive_until > now and 1 or 0}
+    page[#page + 1] = {its_id, ticket, terms[LABEL], terms[OWNER], max(raw - ticket, 0), alive_until > now and 1 or 0}
   end
 end
-told[#told + 1], told[#told + 2] = 'page', page
-told[#told + 1], told[#told + 2] = 'grants', grants
-told[#told + 1], told[#told + 2] = 'token', token -- the last one granted, or passed over
+told = {'page', page, 'grants', grants, 'token', token, unpack(told)} -- the last token granted, or passed over
 local again = false
--- answer: ends the script with its reply: a word, then names and values. The reply is one string with a MessagePack array,
--- because for Redis an array of its own costs as much as the rest of a script.
+-- answer: ends the script with its reply: a word, then names and values. The reply is one string with a MessagePack
+-- array, because for Redis an array of its own costs as much as the rest of a script.
 -- NEEDS: client word told again own_pace keep_us
-if client ~= '' then
-  local n = #told
-  -- What the client sends back with its next request.
-  local known = epoch > 0 and struct.pack(MEMORY, VERSION, epoch, stamp, token, longest, max(pace, recover_pace, own_pace)) or ''
-  told[n + 1], told[n + 2], told[n + 3], told[n + 4] = 'memory', known, 'keep_us', keep_us
-  if holder ~= '' and cut == 0 and string.match(holder, CLIENT_OF) == client then
-    told[n + 5], told[n + 6], told[n + 7], told[n + 8] = 'holder', holder, 'holder_token', holder_token
-    told[n + 9], told[n + 10] = 'holder_ticket', holder_ticket
-    told[n + 11], told[n + 12] = 'holder_seat', struct.pack(SEAT, VERSION, epoch, holder_ticket, holder_token)
-    if claim == 1 then told[n + 13], told[n + 14] = 'holder_claim', 1 end
-  end
-end
+-- SETS: told
 if again then told[#told + 1], told[#told + 2] = 'again', 1 end
-return cmsgpack.pack({word, 'epoch', epoch, 'stamp', stamp, 'waiting', waiting, 'lease_left_us', max(holder_end - now, 0),
-  'recover_left_us', max(recover_until - now, 0), unpack(told)})
+if client ~= '' then
+  if cut == 0 and string.match(holder, CLIENT_OF) == client then
+    if claim == 1 then told[#told + 1], told[#told + 2] = 'holder_claim', 1 end
+    told = {'holder', holder, 'holder_token', holder_token, 'holder_ticket', holder_ticket,
+      'holder_seat', struct.pack(SEAT, VERSION, epoch, holder_ticket, holder_token), unpack(told)}
+  end
+  -- What the client sends back with its next request.
+  local known = epoch == 0 and ''
+    or struct.pack(MEMORY, VERSION, epoch, stamp, token, longest, max(pace, recover_pace, own_pace))
+  told = {'memory', known, 'keep_us', keep_us, unpack(told)}
+end
+return cmsgpack.pack({word, 'epoch', epoch, 'stamp', stamp, 'waiting', waiting,
+  'lease_left_us', max(holder_end - now, 0), 'recover_left_us', max(recover_until - now, 0), unpack(told)})

@@ -7,7 +7,7 @@ local memory = ARGV[1]
 local seat = ''
 -- keys: the keys of one lock, in the order in which every script declares them, and the forms of what is packed.
 -- SETS: call max min lock waiters VERSION CLIENT_OF BAD_ID BAD_TEXT SESSION MEMORY SEAT
--- SETS: LEASE LIVENESS CHANNEL SECRET LABEL OWNER HISTORY PAST PAST_MS HOUR_US DAY_US
+-- SETS: LEASE LIVENESS CHANNEL SECRET LABEL OWNER HISTORY PAST PAST_MS HOUR_US DAY_US joining lenient
 local call, max, min = redis.call, math.max, math.min -- a local is found faster
 local lock, waiters = KEYS[1], KEYS[2]
 local VERSION = 2 -- of the layout
@@ -21,59 +21,55 @@ local LEASE, LIVENESS, CHANNEL, SECRET, LABEL, OWNER = 1, 2, 3, 4, 5, 6 -- the p
 -- request that names a key which is not there, and most locks have no history.
 local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000' -- how many grants it has, and how long it lives unused
 local HOUR_US, DAY_US = 3600000000, 86400000000
--- known: unpacks what the client knows of the lock (its memory), and the place or lease that it brings (its seat). Either
--- may be empty.
+-- Only an acquire sets these: whether it may add a waiter, and whether the script goes on when memory is short.
+local joining, lenient = false, true
+-- known: unpacks what the client knows of the lock (its memory), and the place or lease that it brings (its seat).
+-- Either may be empty.
 -- NEEDS: memory seat
--- SETS: known_epoch known_stamp known_token known_longest known_pace seat_epoch seat_ticket seat_token
-local known_epoch, known_stamp, known_token, known_longest, known_pace = 0, 0, 0, 0, 0
-local seat_epoch, seat_ticket, seat_token = 0, 0, 0
-do
-  local version
-  if memory ~= '' then
-    if #memory ~= 41 or string.byte(memory) ~= VERSION then return redis.error_reply(BAD_TEXT) end
-    version, known_epoch, known_stamp, known_token, known_longest, known_pace = struct.unpack(MEMORY, memory)
-  end
-  if seat ~= '' then
-    if #seat ~= 25 or string.byte(seat) ~= VERSION then return redis.error_reply(BAD_TEXT) end
-    version, seat_epoch, seat_ticket, seat_token = struct.unpack(SEAT, seat)
-  end
+-- SETS: memory_version known_epoch known_stamp known_token known_longest known_pace
+-- SETS: seat_version seat_epoch seat_ticket seat_token
+local memory_version, known_epoch, known_stamp, known_token, known_longest, known_pace = VERSION, 0, 0, 0, 0, 0
+local seat_version, seat_epoch, seat_ticket, seat_token = VERSION, 0, 0, 0
+if #memory == 41 then
+  memory_version, known_epoch, known_stamp, known_token, known_longest, known_pace = struct.unpack(MEMORY, memory)
 end
-local named, joining = call('HMGET', lock, '', unpack(ARGV, 2)), false
-local found = named[1]
+if #seat == 25 then seat_version, seat_epoch, seat_ticket, seat_token = struct.unpack(SEAT, seat) end
+if memory ~= '' and #memory ~= 41 or seat ~= '' and #seat ~= 25
+  or memory_version ~= VERSION or seat_version ~= VERSION then return redis.error_reply(BAD_TEXT) end
 -- begin: the parts with which every verb that writes begins.
 -- state: reads the numbers and the holder of the lock, and whether a key of it was lost.
--- NEEDS: lock waiters found joining
--- SETS: NUMBERS version broken cut claim recorded stamp token epoch seen skew pace pace_until silent_from silent_until
--- SETS: recover_from recover_until recover_pace grants longest longest_next generation waiting live_until ttl_until
--- SETS: holder_end holder_token holder_ticket holder_at holder found_waiting keep_us lost
+-- NEEDS: lock waiters joining
+-- SETS: found NUMBERS version broken cut claim recorded stamp token epoch seen skew pace pace_until silent_from
+-- SETS: silent_until recover_from recover_until recover_pace grants longest longest_next generation waiting live_until
+-- SETS: ttl_until holder_end holder_token holder_ticket holder_at holder found_waiting keep_us lost
+local found = call('HGET', lock, '')
 if found and string.byte(found) ~= VERSION then
-  return redis.error_reply('OTHERLAYOUT the lock is kept in layout ' .. string.byte(found) .. ', this client knows layout '
-    .. VERSION)
+  return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in layout %d, this client knows layout %d',
+    string.byte(found), VERSION))
 end
-local NUMBERS = '<BBBBB' .. 'dddddddddddddddddddddd' -- one field, because a number as text costs as much as a command
-local version, broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until,
-  recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until,
-  holder_end, holder_token, holder_ticket, holder_at = struct.unpack(NUMBERS, found or string.rep('\0', 181))
+-- One field, because a number as text costs as much as a command.
+local NUMBERS = '<BBBBBdddddddddddddddddddddd'
+local version, broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, silent_from,
+  silent_until, recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting,
+  live_until, ttl_until, holder_end, holder_token, holder_ticket, holder_at =
+  struct.unpack(NUMBERS, found or string.rep('\0', 181))
 local holder = found and string.sub(found, holder_at) or '' -- the id of the holder, or empty
 local found_waiting = waiting
 local keep_us = min(longest, HOUR_US * 5 / 6) -- how long a client that has nothing here any more keeps its memory
 -- The keys of a lock live and die together: if they disagree, data was lost. The length is also read before the first
 -- waiter joins, so that a key of another type is found before the first write.
-local lost = false
-if waiting > 0 or not found or joining and (holder ~= '' or recover_until > 0) then
-  lost = call('ZCARD', waiters) ~= waiting
-end
+local lost = (waiting > 0 or not found or joining and (holder ~= '' or recover_until > 0))
+  and call('ZCARD', waiters) ~= waiting
 -- time: the only place that reads the server's clock. Tests replace this file by a clock of their own.
--- SETS: raw
+-- SETS: time raw
 -- TIME is read once per script: up to Redis 7.0 it moves on while a script runs.
-local raw
-do
-  local time = call('TIME')
-  raw = time[1] * 1000000 + time[2]
-end
+local time = call('TIME')
+local raw = time[1] * 1000000 + time[2]
 -- clock: the lock clock, and the end of a lease. All times are whole µs below 2^53, exact in Lua and in scores.
--- NEEDS: raw skew seen pace recover_until live_until silent_from silent_until holder holder_end holder_token holder_ticket
--- SETS: now skew pace silent_from silent_until recover_pace found_holder found_end found_token found_ticket lapsed holder holder_end
+-- NEEDS: raw skew seen pace recover_until live_until silent_from silent_until
+-- NEEDS: holder holder_end holder_token holder_ticket
+-- SETS: now skew pace silent_from silent_until recover_pace lapsed holder holder_end
+-- SETS: found_holder found_end found_token found_ticket
 local now = raw + skew
 local found_holder, found_end, found_token, found_ticket = holder, holder_end, holder_token, holder_ticket
 local lapsed = ''
@@ -84,7 +80,7 @@ do
     -- A waiting client would have sent a request: a longer silence is an outage or a jump, and no evidence of a death.
     -- An hour after the end of all that is left, nobody was there to send one.
     if now <= max(holder_end, live_until, recover_until) + HOUR_US then now = min(now, seen + 2 * pace) end
-    -- The latest long silence. Nobody who was heard before it is taken for dead because of it (lib/alive.lua).
+    -- The latest long silence. Nobody who was heard before it is taken for dead because of it (lib/session.lua).
     if now > seen and (now - seen > silent_until - silent_from or now > silent_until + pace) then
       silent_from, silent_until = seen, now
     end
@@ -101,21 +97,22 @@ end
 -- plan: scripts read first and only plan their writes. The new holder and numbers are planned by setting the variables;
 -- all other plans are declared here.
 -- SETS: contender terms place ends queued joins moves sessions leaving fields messages
--- SETS: BATCH looked head head_terms head_ticket head_until alive_until again ended_how ended_entry
+-- SETS: BATCH looked its_id session alive_until head head_terms head_ticket head_until again ended_how
 local contender, terms, ends -- the asking id, its entry, and when its lease would end
 local place = math.huge -- the contender's ticket; a try comes after all waiters
-local queued, joins, moves -- whether it is in the queue, whether it queues unless it is granted the lock, with a new place
-local sessions = {} -- by client: {until when it counts as alive, how many waiters it has, its heartbeat}, as planned
+-- Its ticket in the queue, if it has one; whether it queues unless it is granted the lock; whether its place is new.
+local queued, joins, moves
+local sessions = {} -- by client, as planned: {until when it counts as alive, how many waiters it has, its heartbeat}
 local leaving = {} -- the ids that leave the queue, a list and a set
 local fields, messages = {}, {} -- entries to write, and messages to publish
 local BATCH = 100 -- the most waiters that one script examines, so that its work is bounded
 local looked = 0 -- how many were
+local its_id, session, alive_until -- the waiter that was examined last, and its client's session
 local head, head_terms, head_ticket, head_until = nil, nil, nil, nil -- the first live waiter among them
-local alive_until -- of the client that was examined last
 local again = false -- whether the batch limit was reached, so that the caller asks again
-local ended_how, ended_entry = 'lost', nil -- how the lease ended that this script ends, and its entry if it was read
--- lost: a key of this lock is missing, so the rest of its data counts as lost too. A new epoch tells the clients, and they
--- bring back what they know. Stamp, token, epoch and clock are kept if the numbers are left.
+local ended_how = 'lost' -- how the lease ended that this script ends
+-- lost: a key of this lock is missing, so the rest of its data counts as lost too. A new epoch tells the clients, and
+-- they bring back what they know. Stamp, token, epoch and clock are kept if the numbers are left.
 -- NEEDS: lost found raw now
 -- SETS: stamp epoch recover_from recover_until recover_pace waiting found_waiting live_until broken cut claim
 -- SETS: holder holder_end found_holder lapsed
@@ -147,15 +144,12 @@ do
   believed = highest <= stamp or highest <= raw + DAY_US
   if believed then
     -- Every number in a memory or seat was stored before. So a higher one under the same epoch proves a loss.
-    local rollback, anew, returns
-    if memory ~= '' then
-      rollback = max(known_epoch, seat_epoch) > epoch
-        or known_epoch == epoch and (known_stamp > stamp or known_token > token)
-        or seat_epoch == epoch and (seat_ticket > stamp or seat_token > token)
-      local older = known_epoch < epoch or seat_epoch > 0 and seat_epoch < epoch
-      anew = older and not rollback and recover_until == 0
-      returns = older and now < recover_until
-    end
+    local knows = memory ~= '' -- a stranger knows of no loss
+    local rollback = knows and (max(known_epoch, seat_epoch) > epoch
+      or known_epoch == epoch and (known_stamp > stamp or known_token > token)
+      or seat_epoch == epoch and (seat_ticket > stamp or seat_token > token))
+    local older = knows and (known_epoch < epoch or seat_epoch > 0 and seat_epoch < epoch)
+    local anew, returns = older and not rollback and recover_until == 0, older and now < recover_until
     stamp = max(stamp, highest)
     if last_token < token then left_us = 0 end
     if rollback or anew then
@@ -170,9 +164,12 @@ do
       recover_until = max(recover_until, recover_from + max(3 * recover_pace, left_us))
     end
     if now < recover_until then
-      -- A lease from before the loss may be long over, and so is one that is older than a grant of which a client knows.
-      -- (To break a lease takes one token.) If its holder still believes in it, it re-asserts it. A lease that was granted after the loss stays.
-      if holder ~= '' and (rollback or known_token > holder_token + broken) then holder_end, cut = min(holder_end, recover_until), 1 end
+      -- A lease from before the loss may be long over, and so is one that is older than a grant of which a client
+      -- knows. (To break a lease takes one token.) If its holder still believes in it, it re-asserts it. A lease that
+      -- was granted after the loss stays.
+      if holder ~= '' and (rollback or known_token > holder_token + broken) then
+        holder_end, cut = min(holder_end, recover_until), 1
+      end
       token = max(token, known_token)
     end
   end
@@ -180,12 +177,12 @@ end
 
 local client, word, told = '', 'left', {}
 for i = 2, #ARGV do
-  local id, own_entry = ARGV[i], named[i]
+  local id = ARGV[i]
   client = string.match(id, CLIENT_OF)
   if not client then return redis.error_reply(BAD_ID) end
 -- give_up: an id gives up its lease or its place in the queue.
--- NEEDS: id broken own_entry now lapsed lost leaving
--- SETS: gave_up holder holder_end token stamp waiting ended_how ended_entry
+-- NEEDS: id broken now lapsed leaving
+-- SETS: gave_up holder holder_end token stamp waiting ended_how
 local gave_up
 if holder == id then
   gave_up = 'released'
@@ -193,53 +190,48 @@ if holder == id then
   if now < recover_until then token = max(token, holder_token + 1) end
   stamp = max(stamp, token)
   holder, holder_end = '', 0
-  ended_how, ended_entry = broken == 1 and 'broken' or 'released', own_entry
+  ended_how = broken == 1 and 'broken' or 'released'
 elseif lapsed == id then
   gave_up = 'expired'
-elseif own_entry and id ~= found_holder and not lost and not leaving[id] then
+elseif waiting > 0 and not leaving[id] and call('ZSCORE', waiters, id) then
   gave_up = 'left'
   leaving[#leaving + 1], leaving[id], waiting = id, true, waiting - 1
 end
 end
--- promote: grants a free lock to the first live waiter and tells it by a message. A contender is alive, and learns of its
--- grant from the reply.
+-- promote: grants a free lock to the first live waiter and tells it by a message. A contender is alive, and learns of
+-- its grant from the reply.
 -- NEEDS: client contender terms place ends queued joins sessions leaving fields messages
--- SETS: holder holder_end holder_token holder_ticket broken cut claim token stamp grants longest longest_next generation waiting
+-- SETS: holder holder_end holder_token holder_ticket broken cut claim token stamp grants
+-- SETS: longest longest_next generation waiting
 do
   if holder == '' and now >= recover_until then
-    if not head then
 -- heads: finds the first live waiter before `place`. Dead ones before it leave the queue.
--- NEEDS: place now silent_from silent_until sessions leaving
--- SETS: looked head head_terms head_ticket head_until sessions leaving waiting again
+-- NEEDS: place now sessions leaving
+-- SETS: looked its_id head head_terms head_ticket head_until leaving waiting again
 do
-  local page, from, at = {}, 0, 1
   while not head and waiting > 0 and looked < BATCH do
-    if at > #page then
-      -- The first waiter is nearly always alive.
-      page = call('ZRANGE', waiters, from, from == 0 and 0 or BATCH - 1, 'WITHSCORES')
-      from, at = from + #page / 2, 1
-    end
-    local its_id, its_ticket = page[at], tonumber(page[at + 1])
+    local found_id, its_ticket = unpack(call('ZRANGE', waiters, looked, looked, 'WITHSCORES'))
+    its_id, its_ticket = found_id, tonumber(its_ticket)
     if not its_id or its_ticket >= place then break end
-    at, looked = at + 2, looked + 1
+    looked = looked + 1
     if not leaving[its_id] then
-      local its_client = string.match(its_id, CLIENT_OF)
-      local entry, packed = unpack(call('HMGET', lock, its_id, its_client .. '.'))
-      local session = sessions[its_client] or {struct.unpack(SESSION, packed)}
-      sessions[its_client] = session
--- alive: until when the client of `session` counts as alive. After a silence of more than two of its heartbeats, which
--- may have been an outage, a client that was alive before has the time for one more.
--- NEEDS: session silent_from silent_until
--- SETS: alive_until
+-- session: the session of the client of a waiter, as it is planned, and until when that client counts as alive. After a
+-- silence of more than two of its heartbeats, which may have been an outage, a client that was alive before has the
+-- time for one more.
+-- NEEDS: its_id sessions silent_from silent_until
+-- SETS: session sessions alive_until
 do
-  local beat = session[3]
+  local its_client = string.match(its_id, CLIENT_OF)
+  session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
+  sessions[its_client] = session
   alive_until = session[1]
-  if alive_until > silent_from and silent_until - silent_from > 2 * beat then
-    alive_until = max(alive_until, silent_until + beat)
+  if alive_until > silent_from and silent_until - silent_from > 2 * session[3] then
+    alive_until = max(alive_until, silent_until + session[3])
   end
 end
       if alive_until > now then
-        head, head_terms, head_ticket, head_until = its_id, cmsgpack.unpack(entry), its_ticket, alive_until
+        head, head_terms, head_ticket, head_until = its_id, cmsgpack.unpack(call('HGET', lock, its_id)), its_ticket,
+          alive_until
       else
         leaving[#leaving + 1], leaving[its_id], waiting = its_id, true, waiting - 1
       end
@@ -247,13 +239,11 @@ end
   end
   again = not head and looked == BATCH and waiting > 0
 end
-    end
     local grantee, its_terms, its_ticket, its_end = head, head_terms, head_ticket, nil
     if head then
-      -- A claim: it lasts until its waiter has had a heartbeat to confirm it in, and ends with the session. So processes
-      -- that died together cost one liveness window, not one each.
+      -- A claim: it lasts until its waiter has had a heartbeat to confirm it in, and ends with the session. So
+      -- processes that died together cost one liveness window, not one each.
       its_end = min(now + max(its_terms[LEASE], its_terms[LIVENESS]), head_until)
-      messages[#messages + 1] = {its_terms, 'grant', head}
     elseif contender and not again then
       grantee, its_terms, its_ticket, its_end = contender, terms, place, ends
     end
@@ -261,10 +251,11 @@ end
       if head or queued then leaving[#leaving + 1], leaving[grantee], waiting = grantee, true, waiting - 1 end
       stamp = max(raw, stamp + 1)
       token, grants = stamp, grants + 1
-      -- If it does not hear of its grant in time, this ticket is its place in the queue again. A try has none: its token
-      -- stands in.
-      holder, holder_end, holder_token, holder_ticket, broken, cut = grantee, its_end, token, min(its_ticket, token), 0, 0
-      claim = (head or its_end < now + its_terms[LEASE]) and 1 or 0
+      -- If it does not hear of its grant in time, this ticket is its place in the queue again. A try has none: its
+      -- token stands in.
+      holder, holder_end, holder_token, holder_ticket = grantee, its_end, token, min(its_ticket, token)
+      broken, cut, claim = 0, 0, (head or its_end < now + its_terms[LEASE]) and 1 or 0
+      if head then messages[#messages + 1] = {its_terms, 'grant', head, token, its_ticket, its_end - now} end
       if holder_ticket > generation then
         -- All who came before the generation are gone, and with them the leases that they asked for.
         longest, longest_next, generation = longest_next, 0, stamp
@@ -274,7 +265,8 @@ end
   end
 
   if contender and (joins or holder == contender) then
-    fields[1], fields[2] = contender, cmsgpack.pack(terms) -- also of a waiter in the queue, whose terms may have changed
+    -- Also of a waiter in the queue, whose terms may have changed.
+    fields[1], fields[2] = contender, cmsgpack.pack(terms)
     longest, longest_next = max(longest, terms[LEASE]), max(longest_next, terms[LEASE])
     if holder ~= contender and not queued then
       waiting = waiting + 1
@@ -282,13 +274,14 @@ end
     end
   end
 end
-local lenient = true
--- commit: makes the planned writes in the one order that is safe in a slot that is migrating, where a script that empties
--- a key and touches it again fails halfway: the hash, which never becomes empty, additions, TTLs, one removal, messages.
+-- commit: makes the planned writes in the one order that is safe in a slot that is migrating, where a script that
+-- empties a key and touches it again fails halfway: the hash, which never becomes empty, additions, TTLs, one removal,
+-- messages.
 -- A `lenient` script goes on when memory is short.
--- NEEDS: lenient lost found found_holder found_waiting recorded ended_how ended_entry contender queued joins moves place
+-- NEEDS: lenient lost found found_holder found_waiting recorded ended_how contender queued joins moves place
 -- NEEDS: sessions leaving fields messages
--- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut claim recorded longest longest_next keep_us
+-- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut claim recorded longest longest_next
+-- SETS: keep_us its_id
 do
   local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
   local stands = holder ~= '' or waiting > 0
@@ -297,37 +290,41 @@ do
   keep_us = min(longest, HOUR_US * 5 / 6)
   if not stands and now >= recover_until then longest, longest_next = 0, 0 end
   -- If TIME was set back, stamps ahead of it must be remembered until it has caught up.
-  local rest_us = max(recover_until - now, stamp - raw, 0)
-  if stands then rest_us = max(rest_us, max(holder_end, live_until) - now) end
+  local rest_us = max(max(recover_until, holder_end, live_until) - now, stamp - raw, 0)
   -- An idle lock that was granted only once is forgotten after an hour, because a million names may be used like that;
   -- any other after a day, because tokens must rise over a clock that jumps forwards and back.
   local needed_until = raw + ((stands or grants > 1) and DAY_US or HOUR_US) + rest_us
-  local new_ttl = not found or lost or ttl_until < needed_until or ttl_until > needed_until + 2 * SLACK_US
+  local new_ttl = lost or ttl_until < needed_until or ttl_until > needed_until + 2 * SLACK_US
   if new_ttl then ttl_until = needed_until + SLACK_US end
   local adds = joins and holder ~= contender and (moves or not queued)
 
   -- A session is removed with its last waiter, an entry with the lease or the place, unless its id has the other now.
-  local gone = {}
-  if found_holder ~= '' and found_holder ~= holder and not (joins and found_holder == contender) then
-    gone[1] = found_holder
-  end
+  local stays = found_holder == '' or found_holder == holder or joins and found_holder == contender
+  local gone = stays and {} or {found_holder}
   for i = 1, #leaving do
-    local leaver = leaving[i]
-    if leaver ~= holder then gone[#gone + 1] = leaver end
-    local its_client = string.match(leaver, CLIENT_OF)
-    local session = sessions[its_client]
-    if not session then
-      session = {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
-      sessions[its_client] = session
-    end
+    its_id = leaving[i]
+    if its_id ~= holder then gone[#gone + 1] = its_id end
+-- session: the session of the client of a waiter, as it is planned, and until when that client counts as alive. After a
+-- silence of more than two of its heartbeats, which may have been an outage, a client that was alive before has the
+-- time for one more.
+-- NEEDS: its_id sessions silent_from silent_until
+-- SETS: session sessions alive_until
+do
+  local its_client = string.match(its_id, CLIENT_OF)
+  session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
+  sessions[its_client] = session
+  alive_until = session[1]
+  if alive_until > silent_from and silent_until - silent_from > 2 * session[3] then
+    alive_until = max(alive_until, silent_until + session[3])
+  end
+end
     session[2] = session[2] - 1
   end
-  for its_client, session in pairs(sessions) do
-    if session[2] == 0 then
+  for its_client, planned in pairs(sessions) do
+    if planned[2] == 0 then
       gone[#gone + 1] = its_client .. '.'
     else
-      fields[#fields + 1] = its_client .. '.'
-      fields[#fields + 1] = struct.pack(SESSION, session[1], session[2], session[3])
+      fields[#fields + 1], fields[#fields + 2] = its_client .. '.', struct.pack(SESSION, unpack(planned))
     end
   end
 
@@ -344,11 +341,11 @@ do
   local past = (recorded == 1 or not found) and string.sub(lock, 1, -5) .. HISTORY
   if not found then recorded = redis.pcall('EXISTS', past) == 1 and 1 or 0 end
 -- ended: what the history tells of a lease that has ended in this script.
--- NEEDS: recorded holder holder_token found_holder found_token found_ticket found_end lapsed ended_how ended_entry raw now
+-- NEEDS: recorded holder holder_token found_holder found_token found_ticket found_end lapsed ended_how raw now
 -- SETS: ended
 local ended
 if recorded == 1 and found_holder ~= '' and (holder ~= found_holder or holder_token ~= found_token) then
-  local entry = cmsgpack.unpack(ended_entry or call('HGET', lock, found_holder))
+  local entry = cmsgpack.unpack(call('HGET', lock, found_holder))
   local over_us = lapsed ~= '' and now - found_end or 0 -- since when it was over
   ended = cmsgpack.pack({found_holder, found_token, entry[LABEL], entry[OWNER], found_token - found_ticket,
     max(raw - over_us - found_token, 0), lapsed ~= '' and 'expired' or ended_how})
@@ -384,32 +381,32 @@ end
 
   -- A client without the right to a channel must not undo the writes: heartbeats make up for the lost message.
   for i = 1, #messages do
-    local its_terms, kind, its_id, its_token, its_ticket, its_left_us = unpack(messages[i])
-    if kind == 'grant' then its_token, its_ticket, its_left_us = holder_token, holder_ticket, holder_end - now end
+    local its_terms, kind, to_id, its_token, its_ticket, its_left_us = unpack(messages[i])
     local to = its_terms[CHANNEL]
-    local message = cmsgpack.pack({kind, 'epoch', epoch, 'stamp', stamp, 'id', its_id, 'lock', lock, 'secret', its_terms[SECRET], 'token', its_token,
-      'ticket', its_ticket, 'left_us', its_left_us, 'seat', struct.pack(SEAT, VERSION, epoch, its_ticket, its_token),
+    local message = cmsgpack.pack({kind, 'epoch', epoch, 'stamp', stamp, 'id', to_id, 'lock', lock,
+      'secret', its_terms[SECRET], 'token', its_token, 'ticket', its_ticket, 'left_us', its_left_us,
+      'seat', struct.pack(SEAT, VERSION, epoch, its_ticket, its_token),
       'memory', struct.pack(MEMORY, VERSION, epoch, stamp, token, longest, max(pace, recover_pace))})
-    -- A channel with a hash tag belongs to the slot of the lock. Up to Redis 6 there are none: all nodes get the message.
+    -- A channel with a hash tag belongs to the slot of the lock. Up to Redis 6 there are none: all nodes get it.
     local sent = string.find(to, '{', 1, true) and redis.pcall('SPUBLISH', to, message)
     if type(sent) ~= 'number' then redis.pcall('PUBLISH', to, message) end
   end
 end
--- answer: ends the script with its reply: a word, then names and values. The reply is one string with a MessagePack array,
--- because for Redis an array of its own costs as much as the rest of a script.
+-- answer: ends the script with its reply: a word, then names and values. The reply is one string with a MessagePack
+-- array, because for Redis an array of its own costs as much as the rest of a script.
 -- NEEDS: client word told again own_pace keep_us
-if client ~= '' then
-  local n = #told
-  -- What the client sends back with its next request.
-  local known = epoch > 0 and struct.pack(MEMORY, VERSION, epoch, stamp, token, longest, max(pace, recover_pace, own_pace)) or ''
-  told[n + 1], told[n + 2], told[n + 3], told[n + 4] = 'memory', known, 'keep_us', keep_us
-  if holder ~= '' and cut == 0 and string.match(holder, CLIENT_OF) == client then
-    told[n + 5], told[n + 6], told[n + 7], told[n + 8] = 'holder', holder, 'holder_token', holder_token
-    told[n + 9], told[n + 10] = 'holder_ticket', holder_ticket
-    told[n + 11], told[n + 12] = 'holder_seat', struct.pack(SEAT, VERSION, epoch, holder_ticket, holder_token)
-    if claim == 1 then told[n + 13], told[n + 14] = 'holder_claim', 1 end
-  end
-end
+-- SETS: told
 if again then told[#told + 1], told[#told + 2] = 'again', 1 end
-return cmsgpack.pack({word, 'epoch', epoch, 'stamp', stamp, 'waiting', waiting, 'lease_left_us', max(holder_end - now, 0),
-  'recover_left_us', max(recover_until - now, 0), unpack(told)})
+if client ~= '' then
+  if cut == 0 and string.match(holder, CLIENT_OF) == client then
+    if claim == 1 then told[#told + 1], told[#told + 2] = 'holder_claim', 1 end
+    told = {'holder', holder, 'holder_token', holder_token, 'holder_ticket', holder_ticket,
+      'holder_seat', struct.pack(SEAT, VERSION, epoch, holder_ticket, holder_token), unpack(told)}
+  end
+  -- What the client sends back with its next request.
+  local known = epoch == 0 and ''
+    or struct.pack(MEMORY, VERSION, epoch, stamp, token, longest, max(pace, recover_pace, own_pace))
+  told = {'memory', known, 'keep_us', keep_us, unpack(told)}
+end
+return cmsgpack.pack({word, 'epoch', epoch, 'stamp', stamp, 'waiting', waiting,
+  'lease_left_us', max(holder_end - now, 0), 'recover_left_us', max(recover_until - now, 0), unpack(told)})

@@ -39,32 +39,23 @@ mod tests {
     use super::*;
     use crate::protocol::SCRIPTS;
 
-    /// The names in apostrophes that follow this.
+    /// The names in apostrophes that follow this, as they are in ACLs.
     fn named(text: &str, before: &str) -> BTreeSet<String> {
-        text.split(&format!("{before}('")).skip(1).map(|rest| rest.split('\'').next().unwrap().to_lowercase()).collect()
+        text.split(before).skip(1).map(|rest| rest.split('\'').next().unwrap().to_lowercase()).collect()
     }
 
     #[test]
     fn each_command_of_the_scripts_is_asked_for_but_those_of_a_history() {
-        let mut called: BTreeSet<String> = SCRIPTS.iter().flat_map(|script| named(script.text, "call")).collect();
+        let mut called: BTreeSet<String> = SCRIPTS.iter().flat_map(|script| named(script.text, "call('")).collect();
         for of_history in ["exists", "xadd", "xdel", "xrevrange"] {
             assert!(called.remove(of_history), "{of_history}");
         }
         // These are asked for under the names `hear` and `tell`.
         assert!(called.remove("publish") && called.remove("spublish"));
-        let mut asked = named(SCRIPT, "need");
+        let mut asked = named(SCRIPT, "{'");
         // These are the client's own.
-        assert!(asked.remove("asking") && asked.remove("cluster|slots"));
+        assert!(asked.remove("asking") && asked.remove("cluster"));
         assert_eq!(asked, called);
-    }
-
-    #[test]
-    fn the_name_of_a_right_is_that_of_the_command_it_asks_for() {
-        for line in SCRIPT.lines().filter_map(|line| line.trim().strip_prefix("need('")) {
-            let (name, call) = line.split_once("', may('").unwrap();
-            let words = call.split('\'').step_by(2).take(name.split('|').count());
-            assert_eq!(words.collect::<Vec<_>>().join("|").to_lowercase(), name);
-        }
     }
 
     fn answer<'a>(names: &[&'a str]) -> Value<'a> {

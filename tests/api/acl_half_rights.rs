@@ -49,7 +49,6 @@ rights! {
         publish = "+publish";
         time = "+time";
         hget = "+hget";
-        hmget = "+hmget";
         hset = "+hset";
         hdel = "+hdel";
         zadd = "+zadd";

@@ -13,7 +13,7 @@ Exit code: 125 if it cannot listen; while the server is away `fairlock_up` is 0.
 
 const MORE: &str = "\
 The metrics are read from the server at each scrape. Rights to read suffice, from Redis 7 on these:
-  %R~fairlock:* +hello +scan +evalsha_ro +eval_ro +time +hget +hmget +zcard +zrangebyscore";
+  %R~fairlock:* +hello +scan +evalsha_ro +eval_ro +time +hget +zcard +zrangebyscore";
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP, after_long_help = format!("{MORE}\n\n{HELP}"))]
