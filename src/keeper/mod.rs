@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Machines and routes decide, and the loop does what they decide. It feeds messages, answers, pushes and the time to
-//! them (`taking_in.rs`), and carries out their effects (`carrying_out.rs`). Machines and routes do no I/O and read no clock, so
-//! property tests, model checkers and mutants work on the real code.
+//! them (`taking_in.rs`), and carries out their effects (`carrying_out.rs`). Machines and routes do no I/O and read no
+//! clock, so property tests, model checkers and mutants work on the real code.
 //!
 //! A machine knows one server, and decides what is asked there. In a cluster each hash slot has its own machine: the
 //! failure of one server does not concern the locks of another, and a slot that moves is to its machine a connection

@@ -7,12 +7,12 @@ use std::time::Duration;
 use super::handle::Message;
 use super::inbox::Outbox;
 use super::machine::{ANSWER_TIMEOUT, RequestId};
-use super::routes::{Effect, Event, Facts, Found, Line, Shape};
+use super::routes::{Effect, Event, Found, Line, Shape};
 use super::sleep::{Lookout, Watched};
 use crate::clock::Time;
 use crate::credentials::{Answer, LOGIN_PAUSE};
 use crate::error::ConnectError;
-use crate::server::{Connected, Endpoint, Node, Said, Slot, Target, Wire};
+use crate::server::{Endpoint, Facts, Node, Said, Slot, Target, Wire};
 use crate::thread;
 
 /// While so many requests are unanswered on a connection, others wait (`machine/unsent.rs`). Enough to keep a server
@@ -28,7 +28,7 @@ pub(crate) struct SetUp {
 
 #[allow(clippy::large_enum_variant)] // The large one is the usual one.
 enum Outcome {
-    Connection(Wire, Facts),
+    Connection((Wire, Facts)),
     Found(Found),
     /// For the login on a connection that stays.
     Login(Answer),
@@ -80,15 +80,12 @@ impl Network {
             Effect::Connect { line, node, channel, previous, by } => {
                 let prefix = self.prefix.clone();
                 self.on_a_thread(line, node, move |endpoint| {
-                    let connected = endpoint.set_up(&prefix, channel.as_deref(), previous.as_ref(), by)?;
-                    let facts = facts(endpoint, &connected);
-                    Ok(Outcome::Connection(connected.wire, facts))
+                    endpoint.set_up(&prefix, channel.as_deref(), previous.as_ref(), by).map(Outcome::Connection)
                 });
             }
-            Effect::ConnectSecond { line, node, by } => self.on_a_thread(line, node, move |endpoint| {
-                let (wire, run) = endpoint.set_up_second(by)?;
-                Ok(Outcome::Connection(wire, Facts { address: endpoint.to_string(), run, ..Facts::default() }))
-            }),
+            Effect::ConnectSecond { line, node, by } => {
+                self.on_a_thread(line, node, move |endpoint| endpoint.set_up_second(by).map(Outcome::Connection));
+            }
             Effect::Ask { line, node, by } => {
                 let target = self.target.clone();
                 self.on_a_thread(line, Some(node.clone()), move |endpoint| match target {
@@ -143,7 +140,7 @@ impl Network {
     /// The result of a thread.
     pub(super) fn set_up(&mut self, SetUp { line, outcome }: SetUp) -> Option<Event> {
         match outcome {
-            Ok(Outcome::Connection(wire, facts)) => {
+            Ok(Outcome::Connection((wire, facts))) => {
                 self.wires.insert(line, wire);
                 Some(Event::Ready { line, facts })
             }
@@ -245,17 +242,5 @@ fn endpoint(target: &Target, node: Option<&Node>) -> Endpoint {
             Some(node) => seeds[0].at(node),
             None => seeds[0].clone(),
         },
-    }
-}
-
-fn facts(endpoint: &Endpoint, connected: &Connected) -> Facts {
-    Facts {
-        address: endpoint.to_string(),
-        run: connected.previous.clone(),
-        can_kill: connected.can_kill,
-        is_replica: connected.is_replica,
-        read_only: connected.read_only,
-        shards: connected.shards,
-        warning: connected.warning.clone(),
     }
 }

@@ -108,16 +108,61 @@ impl Request {
     /// The arguments in the order in which the script names them, each under that name. A grant on behalf of this
     /// client is published to `channel`.
     pub(crate) fn arguments(&self, channel: &str, put: impl FnMut(&'static str, &[u8])) {
-        let mut arguments = Arguments { put, digits: itoa::Buffer::new() };
+        let mut to = Arguments { put, digits: itoa::Buffer::new() };
         match self {
-            Request::Acquire(request) => request.put(channel, &mut arguments),
-            Request::Heartbeat(request) => request.put(&mut arguments),
-            Request::Renew(request) => request.put(channel, &mut arguments),
-            Request::Release(request) => request.put(&mut arguments),
-            Request::Leave(request) => request.put(&mut arguments),
-            Request::Inspect(request) => request.put(&mut arguments),
-            Request::Break(request) => request.put(&mut arguments),
-            Request::History(request) => request.put(&mut arguments),
+            Request::Acquire(request) => {
+                to.text("id", request.id.as_str());
+                to.number("room", request.room);
+                to.flag("as_claim", request.as_claim);
+                to.span("lease_us", request.lease);
+                to.span("liveness_us", request.liveness);
+                to.span("buffer_us", request.buffer);
+                to.span("heartbeat_us", request.heartbeat);
+                to.about(channel, &request.about);
+                to.told(request.memory);
+                to.seat(request.seat);
+            }
+            Request::Heartbeat(request) => {
+                to.text("client", request.client.as_str());
+                to.span("liveness_us", request.liveness);
+                to.span("buffer_us", request.buffer);
+                to.span("heartbeat_us", request.heartbeat);
+                to.told(request.memory);
+                request.ids.iter().for_each(|id| to.text("ids...", id.as_str()));
+            }
+            Request::Renew(request) => {
+                to.text("id", request.id.as_str());
+                to.seat(request.seat);
+                to.span("lease_us", request.lease);
+                to.span("left_us", request.left);
+                to.span("liveness_us", request.liveness);
+                to.about(channel, &request.about);
+                to.told(request.memory);
+            }
+            Request::Release(request) => {
+                to.text("id", request.id.as_str());
+                to.seat(request.seat);
+                to.told(request.memory);
+            }
+            Request::Leave(request) => {
+                to.told(request.memory);
+                request.ids.iter().for_each(|id| to.text("ids...", id.as_str()));
+            }
+            Request::Inspect(request) => {
+                to.number("after", Ticket::on_wire(request.after));
+                to.number("count", u64::from(request.count));
+            }
+            Request::Break(request) => {
+                to.number("token", Token::on_wire(request.token));
+                to.flag("force", request.force);
+            }
+            Request::History(request) => {
+                match request.switch {
+                    Some(on) => to.flag("switch", on),
+                    None => to.text("switch", ""),
+                }
+                to.number("count", u64::from(request.count));
+            }
         }
     }
 }
@@ -149,6 +194,13 @@ impl<P: FnMut(&'static str, &[u8])> Arguments<P> {
         (self.put)("memory", memory.as_bytes());
     }
 
+    fn about(&mut self, channel: &str, about: &About) {
+        self.text("channel", channel);
+        self.text("secret", about.secret.as_str());
+        self.text("label", &about.label);
+        self.text("owner", &about.owner);
+    }
+
     fn seat(&mut self, seat: Seat) {
         (self.put)("seat", seat.as_bytes());
     }
@@ -176,24 +228,6 @@ pub(crate) struct AcquireRequest {
     pub(crate) seat: Seat,
 }
 
-impl AcquireRequest {
-    fn put<P: FnMut(&'static str, &[u8])>(&self, channel: &str, to: &mut Arguments<P>) {
-        to.text("id", self.id.as_str());
-        to.number("room", self.room);
-        to.flag("as_claim", self.as_claim);
-        to.span("lease_us", self.lease);
-        to.span("liveness_us", self.liveness);
-        to.span("buffer_us", self.buffer);
-        to.span("heartbeat_us", self.heartbeat);
-        to.text("channel", channel);
-        to.text("secret", self.about.secret.as_str());
-        to.text("label", &self.about.label);
-        to.text("owner", &self.about.owner);
-        to.told(self.memory);
-        to.seat(self.seat);
-    }
-}
-
 /// All waiters of this client are alive.
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct HeartbeatRequest {
@@ -204,17 +238,6 @@ pub(crate) struct HeartbeatRequest {
     pub(crate) heartbeat: Duration,
     pub(crate) memory: Memory,
     pub(crate) ids: Vec<WireId>,
-}
-
-impl HeartbeatRequest {
-    fn put<P: FnMut(&'static str, &[u8])>(&self, to: &mut Arguments<P>) {
-        to.text("client", self.client.as_str());
-        to.span("liveness_us", self.liveness);
-        to.span("buffer_us", self.buffer);
-        to.span("heartbeat_us", self.heartbeat);
-        to.told(self.memory);
-        self.ids.iter().for_each(|id| to.text("ids...", id.as_str()));
-    }
 }
 
 /// Prolong a lease, confirm a claim, or restore what is left of a lease.
@@ -232,21 +255,6 @@ pub(crate) struct RenewRequest {
     pub(crate) memory: Memory,
 }
 
-impl RenewRequest {
-    fn put<P: FnMut(&'static str, &[u8])>(&self, channel: &str, to: &mut Arguments<P>) {
-        to.text("id", self.id.as_str());
-        to.seat(self.seat);
-        to.span("lease_us", self.lease);
-        to.span("left_us", self.left);
-        to.span("liveness_us", self.liveness);
-        to.text("channel", channel);
-        to.text("secret", self.about.secret.as_str());
-        to.text("label", &self.about.label);
-        to.text("owner", &self.about.owner);
-        to.told(self.memory);
-    }
-}
-
 /// Give a lease back.
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct ReleaseRequest {
@@ -257,27 +265,12 @@ pub(crate) struct ReleaseRequest {
     pub(crate) memory: Memory,
 }
 
-impl ReleaseRequest {
-    fn put<P: FnMut(&'static str, &[u8])>(&self, to: &mut Arguments<P>) {
-        to.text("id", self.id.as_str());
-        to.seat(self.seat);
-        to.told(self.memory);
-    }
-}
-
 /// Give up places, and what was granted meanwhile.
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct LeaveRequest {
     pub(crate) keys: Arc<LockKeys>,
     pub(crate) memory: Memory,
     pub(crate) ids: Vec<WireId>,
-}
-
-impl LeaveRequest {
-    fn put<P: FnMut(&'static str, &[u8])>(&self, to: &mut Arguments<P>) {
-        to.told(self.memory);
-        self.ids.iter().for_each(|id| to.text("ids...", id.as_str()));
-    }
 }
 
 /// One page of the queue, and the holder.
@@ -289,13 +282,6 @@ pub(crate) struct InspectRequest {
     pub(crate) count: u32,
 }
 
-impl InspectRequest {
-    fn put<P: FnMut(&'static str, &[u8])>(&self, to: &mut Arguments<P>) {
-        to.number("after", Ticket::on_wire(self.after));
-        to.number("count", u64::from(self.count));
-    }
-}
-
 /// End the lease of another client, for an operator.
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct BreakRequest {
@@ -305,13 +291,6 @@ pub(crate) struct BreakRequest {
     pub(crate) force: bool,
 }
 
-impl BreakRequest {
-    fn put<P: FnMut(&'static str, &[u8])>(&self, to: &mut Arguments<P>) {
-        to.number("token", Token::on_wire(self.token));
-        to.flag("force", self.force);
-    }
-}
-
 /// The latest grants, for people, and whether they are recorded.
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct HistoryRequest {
@@ -319,16 +298,6 @@ pub(crate) struct HistoryRequest {
     /// Record them from now on, or no longer.
     pub(crate) switch: Option<bool>,
     pub(crate) count: u32,
-}
-
-impl HistoryRequest {
-    fn put<P: FnMut(&'static str, &[u8])>(&self, to: &mut Arguments<P>) {
-        match self.switch {
-            Some(on) => to.flag("switch", on),
-            None => to.text("switch", ""),
-        }
-        to.number("count", u64::from(self.count));
-    }
 }
 
 fn us(span: Duration) -> u64 {

@@ -30,6 +30,6 @@ pub(crate) use hooks::{converse, read_by_the_library, read_frames, read_nodes};
 pub use line::{Answer, Line, Place, Places};
 #[cfg(feature = "redis-1")]
 pub(crate) use redis::ConnectionInfo;
-pub(crate) use setup::{Connected, Previous};
+pub(crate) use setup::{Facts, Previous};
 pub(crate) use target::Target;
 pub(crate) use wire::{Reply, Said, Wire};

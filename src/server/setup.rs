@@ -41,19 +41,21 @@ impl Previous {
     }
 }
 
-/// A connection that is set up: the previous one is ended, the channel subscribed, the scripts loaded.
-pub(crate) struct Connected {
-    pub(crate) wire: Wire,
-    pub(crate) previous: Option<Previous>,
+/// What the set-up of a connection tells about its server.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Facts {
+    pub(crate) address: String,
+    /// Which connection of which run of the server this is.
+    pub(crate) run: Option<Previous>,
     /// Whether late requests of an old connection are ruled out.
     pub(crate) can_kill: bool,
-    /// Whether it knows sharded pub/sub.
-    pub(crate) shards: bool,
-    /// A warning for the operator.
-    pub(crate) warning: Option<String>,
     pub(crate) is_replica: bool,
     /// A replica may be told to take writes.
     pub(crate) read_only: bool,
+    /// Whether the server knows sharded channels.
+    pub(crate) shards: bool,
+    /// A warning for the operator.
+    pub(crate) warning: Option<String>,
 }
 
 /// A connection on which a user has logged in.
@@ -67,15 +69,15 @@ pub(super) struct LoggedIn {
 }
 
 impl Endpoint {
-    /// Connects and sets up. `channel` is subscribed when this returns; a cluster has none yet. Blocks at most until the
-    /// deadline.
+    /// Connects and sets up: the previous connection is ended, `channel` subscribed (a cluster has none yet), the scripts
+    /// loaded. Blocks at most until the deadline.
     pub(crate) fn set_up(
         &self,
         prefix: &str,
         channel: Option<&str>,
         previous: Option<&Previous>,
         deadline: Time,
-    ) -> Result<Connected, ConnectError> {
+    ) -> Result<(Wire, Facts), ConnectError> {
         let questions =
             [vec!["CLIENT", "ID"], vec!["INFO", "server"], vec!["INFO", "memory"], vec!["INFO", "replication"]];
         let LoggedIn { mut stream, answers: replies, user, renewed_at } = self.log_in(&questions, deadline)?;
@@ -112,23 +114,25 @@ impl Endpoint {
             }
         }
         self.has_rights(&user, &replies[tries])?;
-        Ok(Connected {
-            wire: Wire::new(stream, self.digests.clone(), renewed_at),
+        let facts = Facts {
+            address: self.to_string(),
             can_kill: replies[0].error().is_none() && this.is_some(),
-            previous: this,
+            run: this,
             is_replica: field(&replication, "role").is_some_and(|role| role != "master"),
             read_only: field(&replication, "slave_read_only") == Some("1"),
             shards: version >= 7,
             warning: eviction(&memory),
-        })
+        };
+        Ok((Wire::new(stream, self.digests.clone(), renewed_at), facts))
     }
 
     /// A second connection to the same server, for WAIT, and the run of the server that it leads to. It
     /// loads no scripts: they are loaded already. Blocks at most until the deadline.
-    pub(crate) fn set_up_second(&self, deadline: Time) -> Result<(Wire, Option<Previous>), ConnectError> {
+    pub(crate) fn set_up_second(&self, deadline: Time) -> Result<(Wire, Facts), ConnectError> {
         let logged_in = self.log_in(&[vec!["CLIENT", "ID"], vec!["INFO", "server"]], deadline)?;
         let run = Previous::of(&logged_in.answers[0], &logged_in.answers[1].text().unwrap_or_default());
-        Ok((Wire::new(logged_in.stream, self.digests.clone(), logged_in.renewed_at), run))
+        let facts = Facts { address: self.to_string(), run, ..Facts::default() };
+        Ok((Wire::new(logged_in.stream, self.digests.clone(), logged_in.renewed_at), facts))
     }
 
     /// A connection that is logged in, and the answers to these questions. Every reply is there, even if it is an

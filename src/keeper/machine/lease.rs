@@ -56,44 +56,9 @@ struct Wanted {
 }
 
 impl Lease {
-    /// A full lease.
-    pub(super) fn new(
-        spec: Arc<Spec>,
-        about: About,
-        token: Token,
-        (seat, epoch): (Seat, Option<Epoch>),
-        granted: Time,
-        term: Term,
-    ) -> Self {
-        Self {
-            confirmed: true,
-            renew_every: spec.renew_every,
-            spec,
-            about,
-            token,
-            seat,
-            epoch,
-            granted,
-            term,
-            last: term,
-            lost: false,
-            over: false,
-            request: None,
-            asked: Duration::ZERO,
-            unsecured: None,
-            questions: Vec::new(),
-            cause: None,
-        }
-    }
-
     /// The local deadline, if it is not renewed.
     pub(in crate::keeper) fn deadline(&self) -> Time {
         self.term.deadline()
-    }
-
-    /// When its holder is told that it ends, if it is not renewed.
-    pub(super) fn notice_at(&self) -> Time {
-        self.term.deadline() - self.term.notice(self.spec.lease, self.spec.notice)
     }
 
     /// Whether a message with this secret is about it.
@@ -115,13 +80,26 @@ impl LockMachine {
         let ticket = ticket.unwrap_or(token.as_ticket());
         core.timers.set(Timer::Taken(id), now + spec.lease);
         core.effects.push(Effect::Granted { id, spec: spec.clone(), token, ticket, deadline });
-        let lease = Lease { confirmed: !claim, ..Lease::new(spec, about, token, (seat, epoch), now, term) };
-        self.keep(core, now, id, lease);
-    }
-
-    /// From now on this lease is renewed.
-    pub(super) fn keep(&mut self, core: &mut Core, now: Time, id: Id, lease: Lease) {
-        core.expect_within(lease.spec.lease / 3);
+        core.expect_within(spec.lease / 3);
+        let lease = Lease {
+            confirmed: !claim,
+            renew_every: spec.renew_every,
+            spec,
+            about,
+            token,
+            seat,
+            epoch,
+            granted: now,
+            term,
+            last: term,
+            lost: false,
+            over: false,
+            request: None,
+            asked: Duration::ZERO,
+            unsecured: None,
+            questions: Vec::new(),
+            cause: None,
+        };
         self.leases.insert(id, lease);
         core.locks_of.insert(id, self.name().clone());
         core.members += 1;
@@ -132,7 +110,7 @@ impl LockMachine {
     fn watch(&mut self, core: &mut Core, now: Time, id: Id) {
         let Some(lease) = self.leases.get(&id) else { return };
         let (term, last, spec) = (lease.term, lease.last, &lease.spec);
-        core.timers.set(Timer::Notice(id), lease.notice_at());
+        core.timers.set(Timer::Notice(id), term.deadline() - term.notice(spec.lease, spec.notice));
         let renew_at = match (lease.confirmed, lease.renew_every) {
             // The full lease is asked for soon, also with manual renewal: a claim does not protect its holder for long.
             // Not at once, because a hold that ends before costs no request.

@@ -46,12 +46,8 @@ impl LockMachine {
         question: Option<QuestionId>,
         until: Time,
     ) {
-        self.pend(core, now, id, PendingRelease { kind, question, request: None, repeated: false, until });
-    }
-
-    pub(super) fn pend(&mut self, core: &mut Core, now: Time, id: Id, release: PendingRelease) {
         core.locks_of.insert(id, self.name().clone());
-        self.releases.insert(id, release);
+        self.releases.insert(id, PendingRelease { kind, question, request: None, repeated: false, until });
         self.send_release(core, now, id);
     }
 

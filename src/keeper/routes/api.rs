@@ -7,7 +7,7 @@ use crate::clock::Time;
 use crate::error::ConnectError;
 use crate::keeper::machine::{self, RequestId};
 use crate::protocol::{LockKeys, Push, Refusal, Request};
-use crate::server::{Node, Previous, Reply, Slot, SlotMap};
+use crate::server::{Facts, Node, Previous, Reply, Slot, SlotMap};
 
 /// One attempt to connect or to ask a node, and the connection that results from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -22,23 +22,6 @@ pub(crate) enum Shape {
     Sentinels(Vec<Node>),
     /// These nodes name the servers of all slots.
     Cluster(Vec<Node>),
-}
-
-/// What the set-up of a connection tells about its server.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Facts {
-    pub(crate) address: String,
-    /// Which connection of which run of the server this is.
-    pub(crate) run: Option<Previous>,
-    /// Whether late requests of an old connection are ruled out.
-    pub(crate) can_kill: bool,
-    pub(crate) is_replica: bool,
-    /// A replica may be told to take writes.
-    pub(crate) read_only: bool,
-    /// Whether the server knows sharded channels.
-    pub(crate) shards: bool,
-    /// A warning for the operator.
-    pub(crate) warning: Option<String>,
 }
 
 /// What observers are told of the connections.

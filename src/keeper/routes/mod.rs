@@ -37,7 +37,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use self::api::{Effect, Event, Facts, Found, Line, Note, Shape};
+pub(crate) use self::api::{Effect, Event, Found, Line, Note, Shape};
 use self::first::First;
 use self::peers::{Link, Role};
 use self::replicas::Question;

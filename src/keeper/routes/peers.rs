@@ -5,11 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::replicas::Asking;
-use super::{Effect, Facts, Line, Note, Peer, Routes, Shape, Timer, patience_after};
+use super::{Effect, Line, Note, Peer, Routes, Shape, Timer, patience_after};
 use crate::clock::Time;
 use crate::error::ConnectError;
 use crate::keeper::machine::ANSWER_TIMEOUT;
-use crate::server::{Node, Previous, Slot};
+use crate::server::{Facts, Node, Previous, Slot};
 
 /// The purpose of a line.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::clock::Time;
 use crate::error::ConnectError;
 use crate::keeper::machine::{self, RequestId};
-use crate::keeper::routes::{Effect, Event, Facts, Found, Line, Routes, Shape};
+use crate::keeper::routes::{Effect, Event, Found, Line, Routes, Shape};
 use crate::protocol::{self, ClientId, LeaveRequest, LockKeys, Memory, Refusal, Request, WireId};
-use crate::server::{Node, Previous, Reply, Slot, SlotMap, slot_of};
+use crate::server::{Facts, Node, Previous, Reply, Slot, SlotMap, slot_of};
 
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 

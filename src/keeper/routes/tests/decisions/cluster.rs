@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::keeper::machine::RequestId;
-use crate::keeper::routes::{Effect, Event, Facts};
+use crate::keeper::routes::{Effect, Event};
 use crate::protocol::Refusal;
-use crate::server::{Node, Reply};
+use crate::server::{Facts, Node, Reply};
 
 #[test]
 fn slot_of_a_cluster_has_a_channel_of_its_own_before_its_route_opens() {

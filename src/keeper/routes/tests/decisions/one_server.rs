@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::keeper::machine::RequestId;
-use crate::keeper::routes::{Effect, Event, Facts, Note, Shape};
+use crate::keeper::routes::{Effect, Event, Note, Shape};
 use crate::protocol::{self};
-use crate::server::Reply;
+use crate::server::{Facts, Reply};
 
 #[test]
 fn route_opens_when_the_connection_is_set_up() {

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::keeper::machine::RequestId;
-use crate::keeper::routes::{Effect, Event, Facts, Line};
+use crate::keeper::routes::{Effect, Event, Line};
 use crate::protocol::Refusal;
+use crate::server::Facts;
 
 fn replicate(alone: &mut Alone, request: u64, replicas: u32, within: u64) -> Vec<Effect> {
     let keys = call().keys().clone();

@@ -1,8 +1,8 @@
 //! Decisions at sentinels: which of them are asked for the master, and when.
 
 use super::*;
-use crate::keeper::routes::{Effect, Event, Facts, Found};
-use crate::server::Reply;
+use crate::keeper::routes::{Effect, Event, Found};
+use crate::server::{Facts, Reply};
 
 #[test]
 fn sentinels_are_asked_before_each_attempt() {

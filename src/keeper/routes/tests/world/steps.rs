@@ -6,9 +6,9 @@ use std::sync::Arc;
 use super::super::alone::{call, denied, facts, node, refused};
 use super::{Asked, Attempt, Connection, Health, NAMES, Said, Server, World, ms};
 use crate::keeper::machine::RequestId;
-use crate::keeper::routes::{Event, Facts, Found, Line, Peer};
+use crate::keeper::routes::{Event, Found, Line, Peer};
 use crate::protocol::{self, Refusal};
-use crate::server::{Reply, Slot, SlotMap, slot_of};
+use crate::server::{Facts, Reply, Slot, SlotMap, slot_of};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in super::super) enum Step {
