@@ -70,6 +70,8 @@ pub(in crate::keeper) struct Sent {
 
 #[derive(Debug, Clone)]
 pub(in crate::keeper) struct Core {
+    /// The moment of the event that is taken in.
+    pub(in crate::keeper) now: Time,
     pub(in crate::keeper) client: ClientId,
     pub(in crate::keeper) random: fastrand::Rng,
     pub(in crate::keeper) connected: bool,
@@ -98,6 +100,7 @@ pub(in crate::keeper) struct Core {
 impl Core {
     pub(super) fn new(client: ClientId, seed: u64) -> Self {
         Self {
+            now: Time(0),
             client,
             random: fastrand::Rng::with_seed(seed),
             connected: false,
@@ -121,31 +124,31 @@ impl Core {
         WireId::new(&self.client, id)
     }
 
-    pub(super) fn send(&mut self, now: Time, what: What, call: Request) -> RequestId {
-        let request = self.register(now, what, call.keys().clone(), call.memory());
+    pub(super) fn send(&mut self, what: What, call: Request) -> RequestId {
+        let request = self.register(what, call.keys().clone(), call.memory());
         self.effects.push(Effect::Send { request, call });
         request
     }
 
     /// From now on an answer is expected.
-    pub(super) fn register(&mut self, now: Time, what: What, keys: Arc<LockKeys>, memory: Memory) -> RequestId {
+    pub(super) fn register(&mut self, what: What, keys: Arc<LockKeys>, memory: Memory) -> RequestId {
         self.last_request.0 += 1;
         let request = self.last_request;
         if self.requests.is_empty() {
-            self.timers.set(Timer::Stall, now + self.patience());
+            self.timers.set(Timer::Stall, self.now + self.patience());
         }
-        self.requests.insert(request, Sent { what, keys, at: now, memory });
+        self.requests.insert(request, Sent { what, keys, at: self.now, memory });
         request
     }
 
     /// The server has sent something.
-    pub(super) fn heard(&mut self, now: Time) {
+    pub(super) fn heard(&mut self) {
         self.suspects = false;
         self.set_patience(self.needed, 0);
         if self.requests.is_empty() {
             self.timers.clear(&Timer::Stall);
         } else {
-            self.timers.set(Timer::Stall, now + self.patience());
+            self.timers.set(Timer::Stall, self.now + self.patience());
         }
     }
 
@@ -179,12 +182,12 @@ impl Core {
     }
 
     /// The error for a caller that waited too long for an answer or a connection.
-    pub(super) fn silence(&self, now: Time) -> Option<Arc<str>> {
+    pub(super) fn silence(&self) -> Option<Arc<str>> {
         const WORTH_A_WORD: Duration = Duration::from_millis(250);
         if !self.connected {
             return Some("there is no connection to the server yet".into());
         }
-        let silent = now.since(self.requests.values().map(|sent| sent.at).min()?);
+        let silent = self.now.since(self.requests.values().map(|sent| sent.at).min()?);
         (silent >= WORTH_A_WORD).then(|| format!("the server has not answered for {}", brief(&silent)).into())
     }
 
@@ -195,8 +198,8 @@ impl Core {
     }
 
     /// A pause that outlasts a session or a lease loses it, although the server was ready in between.
-    pub(super) fn in_time(&self, now: Time, again: Time) -> Time {
-        again.min(now + self.needed / 4)
+    pub(super) fn in_time(&self, again: Time) -> Time {
+        again.min(self.now + self.needed / 4)
     }
 
     /// The error for a question that has timed out.

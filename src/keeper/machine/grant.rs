@@ -36,12 +36,12 @@ impl Grant {
 
 impl LockMachine {
     /// A grant by message. It is believed only if no newer grant was named meanwhile.
-    pub(super) fn on_grant_pushed(&mut self, core: &mut Core, now: Time, id: Id, push: &Push) {
+    pub(super) fn on_grant_pushed(&mut self, core: &mut Core, id: Id, push: &Push) {
         let token = push.token;
         if let Some(lease) = self.leases.get(&id) {
             // As in a reply that names another lease than this one.
             if lease.token != token && lease.is_about(&push.secret) {
-                self.renew(core, now, id);
+                self.renew(core, id);
             }
             return;
         }
@@ -50,7 +50,7 @@ impl LockMachine {
         }
         let Some(waiter) = self.waiters.get(&id) else {
             // The client cannot tell whether it is real: it is released once.
-            return self.give_back(core, now, id, Kind::LeaveBestEffort, None, now);
+            return self.give_back(core, id, Kind::LeaveBestEffort, None, core.now);
         };
         if waiter.about.secret != push.secret {
             return;
@@ -63,18 +63,18 @@ impl LockMachine {
         match self.answered {
             Some((sent, liveness)) if is_newest => {
                 let term = Term { sent, span: liveness.min(most) };
-                self.granted(core, now, id, Grant { token, term, claim: true });
+                self.granted(core, id, Grant { token, term, claim: true });
             }
-            _ => self.confirm(core, now, id, token),
+            _ => self.confirm(core, id, token),
         }
     }
 
     /// A reply names the lease that this client holds.
-    pub(super) fn on_named(&mut self, core: &mut Core, now: Time, sent: Time, id: Id, own: &OwnLease, left: Duration) {
+    pub(super) fn on_named(&mut self, core: &mut Core, sent: Time, id: Id, own: &OwnLease, left: Duration) {
         if let Some(lease) = self.leases.get(&id) {
             // A lease under another token is from before a loss of data: the server must hear of this one.
             if lease.token != own.token {
-                self.renew(core, now, id);
+                self.renew(core, id);
             }
             return;
         }
@@ -83,23 +83,15 @@ impl LockMachine {
         }
         if self.waiters.contains_key(&id) {
             self.granted_from(core, id, own.ticket, own.seat, self.known.epoch);
-            return self.granted_by_reply(core, now, sent, id, own, left);
+            return self.granted_by_reply(core, sent, id, own, left);
         }
-        self.give_back(core, now, id, Kind::Release { seat: Seat::NONE }, None, now + left);
+        self.give_back(core, id, Kind::Release { seat: Seat::NONE }, None, core.now + left);
     }
 
-    pub(super) fn granted_by_reply(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        sent: Time,
-        id: Id,
-        own: &OwnLease,
-        left: Duration,
-    ) {
+    pub(super) fn granted_by_reply(&mut self, core: &mut Core, sent: Time, id: Id, own: &OwnLease, left: Duration) {
         if let Some(waiter) = self.waiters.get(&id) {
             let grant = Grant::replied(own, sent, left, &waiter.spec);
-            self.granted(core, now, id, grant);
+            self.granted(core, id, grant);
         }
     }
 
@@ -113,31 +105,31 @@ impl LockMachine {
     }
 
     /// The server has granted the lock: hand it out, or confirm it first if little is left of the lease.
-    pub(super) fn granted(&mut self, core: &mut Core, now: Time, id: Id, grant: Grant) {
+    pub(super) fn granted(&mut self, core: &mut Core, id: Id, grant: Grant) {
         let Some(waiter) = self.waiters.get(&id) else { return };
         let spec = &waiter.spec;
-        if spec.confirm_grants && grant.claim || grant.is_short(now, spec) {
-            return self.confirm(core, now, id, grant.token);
+        if spec.confirm_grants && grant.claim || grant.is_short(core.now, spec) {
+            return self.confirm(core, id, grant.token);
         }
-        self.hand_out(core, now, id, grant);
+        self.hand_out(core, id, grant);
     }
 
-    fn hand_out(&mut self, core: &mut Core, now: Time, id: Id, grant: Grant) {
+    fn hand_out(&mut self, core: &mut Core, id: Id, grant: Grant) {
         match self.waiters.get(&id) {
-            Some(waiter) if waiter.spec.replicas > 0 => self.secure_grant(core, now, id, grant),
-            _ => self.resolve(core, now, id, grant),
+            Some(waiter) if waiter.spec.replicas > 0 => self.secure_grant(core, id, grant),
+            _ => self.resolve(core, id, grant),
         }
     }
 
-    pub(super) fn resolve(&mut self, core: &mut Core, now: Time, id: Id, grant: Grant) {
+    pub(super) fn resolve(&mut self, core: &mut Core, id: Id, grant: Grant) {
         if let Some(waiter) = self.remove_waiter(core, id) {
-            self.hold(core, now, id, waiter, grant);
-            self.plan_heartbeat(core, now);
+            self.hold(core, id, waiter, grant);
+            self.plan_heartbeat(core);
         }
     }
 
-    pub(super) fn confirm(&mut self, core: &mut Core, now: Time, id: Id, token: Token) {
-        let memory = self.memory(now);
+    pub(super) fn confirm(&mut self, core: &mut Core, id: Id, token: Token) {
+        let memory = self.memory(core.now);
         let Some(waiter) = self.waiters.get_mut(&id) else { return };
         let under_way = match waiter.phase {
             Phase::Confirming { token } => Some(token),
@@ -162,13 +154,12 @@ impl LockMachine {
             about: waiter.about.clone(),
             memory,
         });
-        waiter.request = Some(core.send(now, What::Confirm(id), request));
+        waiter.request = Some(core.send(What::Confirm(id), request));
     }
 
     pub(super) fn on_confirm(
         &mut self,
         core: &mut Core,
-        now: Time,
         (request, sent): (RequestId, Time),
         id: Id,
         common: &Common,
@@ -182,22 +173,22 @@ impl LockMachine {
                 let Some(own) = &common.own else { return };
                 (waiter.seat, waiter.epoch) = (own.seat, common.known.epoch);
                 let grant = Grant { claim: false, ..Grant::replied(own, sent, common.lease_left, &waiter.spec) };
-                if grant.is_short(now, &waiter.spec) && !std::mem::replace(&mut waiter.late, true) {
+                if grant.is_short(core.now, &waiter.spec) && !std::mem::replace(&mut waiter.late, true) {
                     // If this process was stopped meanwhile, another confirmation brings a full lease.
-                    self.confirm(core, now, id, token);
-                } else if grant.term.deadline() > now {
+                    self.confirm(core, id, token);
+                } else if grant.term.deadline() > core.now {
                     // However little is left: the server is slow.
-                    self.hand_out(core, now, id, grant);
+                    self.hand_out(core, id, grant);
                 } else {
                     let lease = waiter.spec.lease;
-                    self.fail(core, now, id, NotGranted::Fault(Fault::TooSlow { lease }));
+                    self.fail(core, id, NotGranted::Fault(Fault::TooSlow { lease }));
                 }
             }
-            RenewVerdict::Broken => self.fail(core, now, id, NotGranted::Fault(Fault::LeaseBroken)),
+            RenewVerdict::Broken => self.fail(core, id, NotGranted::Fault(Fault::LeaseBroken)),
             // An expired claim never resolves an acquire: the waiter re-enters with its ticket.
             RenewVerdict::Lost => {
                 waiter.phase = Phase::Asking;
-                self.resume(core, now, id);
+                self.resume(core, id);
             }
         }
     }

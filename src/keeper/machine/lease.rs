@@ -73,12 +73,12 @@ impl Lease {
 
 impl LockMachine {
     /// The lock is handed out to a waiter.
-    pub(super) fn hold(&mut self, core: &mut Core, now: Time, id: Id, waiter: Waiter, grant: Grant) {
+    pub(super) fn hold(&mut self, core: &mut Core, id: Id, waiter: Waiter, grant: Grant) {
         let Grant { token, term, claim } = grant;
         let deadline = term.deadline();
         let Waiter { spec, about, ticket, seat, epoch, .. } = waiter;
         let ticket = ticket.unwrap_or(token.as_ticket());
-        core.timers.set(Timer::Taken(id), now + spec.lease);
+        core.timers.set(Timer::Taken(id), core.now + spec.lease);
         core.effects.push(Effect::Granted { id, spec: spec.clone(), token, ticket, deadline });
         core.expect_within(spec.lease / 3);
         let lease = Lease {
@@ -89,7 +89,7 @@ impl LockMachine {
             token,
             seat,
             epoch,
-            granted: now,
+            granted: core.now,
             term,
             last: term,
             lost: false,
@@ -103,18 +103,18 @@ impl LockMachine {
         self.leases.insert(id, lease);
         core.locks_of.insert(id, self.name().clone());
         core.members += 1;
-        self.watch(core, now, id);
+        self.watch(core, id);
     }
 
     /// Sets the timers of a lease.
-    fn watch(&mut self, core: &mut Core, now: Time, id: Id) {
+    fn watch(&mut self, core: &mut Core, id: Id) {
         let Some(lease) = self.leases.get(&id) else { return };
         let (term, last, spec) = (lease.term, lease.last, &lease.spec);
         core.timers.set(Timer::Notice(id), term.deadline() - term.notice(spec.lease, spec.notice));
         let renew_at = match (lease.confirmed, lease.renew_every) {
             // The full lease is asked for soon, also with manual renewal: a claim does not protect its holder for long.
             // Not at once, because a hold that ends before costs no request.
-            (false, _) => Some(now + CONFIRM_AFTER.min(term.deadline().since(now) / 3)),
+            (false, _) => Some(core.now + CONFIRM_AFTER.min(term.deadline().since(core.now) / 3)),
             // An extended lease is renewed as often as any other: that is how its holder hears of a loss of data.
             (true, Some(every)) => Some(last.sent + last.span.min(spec.lease) + every - spec.lease),
             (true, None) => None,
@@ -126,20 +126,20 @@ impl LockMachine {
         }
     }
 
-    pub(super) fn renew(&mut self, core: &mut Core, now: Time, id: Id) {
-        let memory = self.memory(now);
+    pub(super) fn renew(&mut self, core: &mut Core, id: Id) {
+        let memory = self.memory(core.now);
         let Some(lease) = self.leases.get_mut(&id) else { return };
         if !core.connected || lease.lost || lease.request.is_some() {
             return;
         }
         // With the margin for clocks that drift, which the deadline lacks: a server that lost its data grants this anew.
-        let left = span_until(lease.deadline().since(now));
-        let held_enough = lease.spec.max_hold.is_some_and(|longest| lease.granted + longest <= now);
+        let left = span_until(lease.deadline().since(core.now));
+        let held_enough = lease.spec.max_hold.is_some_and(|longest| lease.granted + longest <= core.now);
         let automatic = lease.renew_every.is_some() && !held_enough;
         let prolongs = !lease.confirmed || automatic || !lease.questions.is_empty();
         // The server never shortens a lease. It is told the whole length, which a recovery may have to wait for.
         let whole = if prolongs { lease.spec.lease.max(left) } else { left };
-        let wanted = lease.questions.iter().map(|wanted| span_until(wanted.until.since(now))).max();
+        let wanted = lease.questions.iter().map(|wanted| span_until(wanted.until.since(core.now))).max();
         lease.asked = wanted.map_or(whole, |wanted| whole.max(wanted));
         let request = Request::Renew(RenewRequest {
             keys: lease.spec.keys.clone(),
@@ -151,7 +151,7 @@ impl LockMachine {
             about: lease.about.clone(),
             memory,
         });
-        lease.request = Some(core.send(now, What::Renew(id), request));
+        lease.request = Some(core.send(What::Renew(id), request));
     }
 
     pub(super) fn renew_refused(&mut self, core: &mut Core, id: Id, again: Time, cause: &Arc<str>) {
@@ -162,15 +162,7 @@ impl LockMachine {
         }
     }
 
-    pub(super) fn on_renew(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        sent: Time,
-        id: Id,
-        common: &Common,
-        verdict: RenewVerdict,
-    ) {
+    pub(super) fn on_renew(&mut self, core: &mut Core, sent: Time, id: Id, common: &Common, verdict: RenewVerdict) {
         let Some(lease) = self.leases.get_mut(&id) else { return };
         lease.request = None;
         if lease.lost {
@@ -182,18 +174,18 @@ impl LockMachine {
                 (lease.seat, lease.epoch) = (own.seat, common.known.epoch);
                 let term = Term::told(sent, common.lease_left, lease.asked);
                 if lease.spec.replicas == 0 {
-                    return self.prolonged(core, now, id, term);
+                    return self.prolonged(core, id, term);
                 }
-                let request = super::replicas::replicate(core, now, id, &lease.spec);
+                let request = super::replicas::replicate(core, id, &lease.spec);
                 (lease.request, lease.unsecured) = (Some(request), Some(term));
             }
-            RenewVerdict::Broken => self.lose(core, now, id, LostReason::Broken),
-            RenewVerdict::Lost => self.lose(core, now, id, LostReason::Ended),
+            RenewVerdict::Broken => self.lose(core, id, LostReason::Broken),
+            RenewVerdict::Lost => self.lose(core, id, LostReason::Ended),
         }
     }
 
     /// Counts a renewal.
-    pub(super) fn prolonged(&mut self, core: &mut Core, now: Time, id: Id, term: Term) {
+    pub(super) fn prolonged(&mut self, core: &mut Core, id: Id, term: Term) {
         core.refusals = 0;
         let Some(lease) = self.leases.get_mut(&id).filter(|lease| !lease.lost) else { return };
         // The renewal under way may have asked for less than a full lease: then the caller's follows it.
@@ -213,10 +205,10 @@ impl LockMachine {
             std::mem::take(&mut lease.questions).into_iter().partition(|wanted| full && wanted.until <= deadline);
         lease.questions = open;
         let asked = !lease.questions.is_empty();
-        self.watch(core, now, id);
+        self.watch(core, id);
         answer_renewals(core, id, questions, &Renewal::Renewed);
         if asked {
-            self.renew(core, now, id);
+            self.renew(core, id);
         }
     }
 
@@ -228,14 +220,7 @@ impl LockMachine {
     }
 
     /// A caller renews by hand, or extends the lease by this much.
-    pub(super) fn renew_for(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        question: QuestionId,
-        id: Id,
-        extend: Option<Duration>,
-    ) {
+    pub(super) fn renew_for(&mut self, core: &mut Core, question: QuestionId, id: Id, extend: Option<Duration>) {
         let Some(lease) = self.leases.get_mut(&id).filter(|lease| !lease.lost) else {
             return core.answer(question, Outcome::Renewal(Ok(Renewal::Lost(LostReason::Ended))));
         };
@@ -243,40 +228,40 @@ impl LockMachine {
         let furthest = lease.questions.iter().map(|wanted| wanted.until).fold(lease.deadline(), Time::max);
         let until = extend.map_or(Time(0), |extend| furthest + extend);
         lease.questions.push(Wanted { question, until });
-        core.timers.set(Timer::Renewal(id, question), now + ANSWER_TIMEOUT);
-        self.renew(core, now, id);
+        core.timers.set(Timer::Renewal(id, question), core.now + ANSWER_TIMEOUT);
+        self.renew(core, id);
     }
 
-    pub(super) fn renew_automatically(&mut self, core: &mut Core, now: Time, id: Id, on: bool) {
+    pub(super) fn renew_automatically(&mut self, core: &mut Core, id: Id, on: bool) {
         let Some(lease) = self.leases.get_mut(&id).filter(|lease| !lease.lost) else { return };
         lease.renew_every = on.then(|| lease.spec.renew_every.unwrap_or_else(|| lease.spec.usual_interval()));
-        self.watch(core, now, id);
+        self.watch(core, id);
     }
 
     /// The lease could not be renewed, and its end is near.
-    pub(super) fn notice(&mut self, core: &mut Core, now: Time, id: Id) {
+    pub(super) fn notice(&mut self, core: &mut Core, id: Id) {
         let Some(lease) = self.leases.get(&id) else { return };
-        let over = lease.spec.max_hold.is_some_and(|longest| lease.granted + longest <= now + lease.spec.lease);
+        let over = lease.spec.max_hold.is_some_and(|longest| lease.granted + longest <= core.now + lease.spec.lease);
         let cause = lease.cause.clone().or_else(|| core.cause.clone());
         let reason = if over && cause.is_none() {
             LostReason::MaxHold
         } else {
             LostReason::NotRenewed { cause: cause.map(Into::into) }
         };
-        self.lose(core, now, id, reason);
+        self.lose(core, id, reason);
     }
 
     /// An operator broke a lease. A user with the right to publish can claim that; only the scripts know the secret.
-    pub(super) fn on_break_pushed(&mut self, core: &mut Core, now: Time, id: Id, push: &Push) {
+    pub(super) fn on_break_pushed(&mut self, core: &mut Core, id: Id, push: &Push) {
         let Some(lease) = self.leases.get(&id) else { return };
         if lease.token == push.token && lease.is_about(&push.secret) {
-            self.lose(core, now, id, LostReason::Broken);
+            self.lose(core, id, LostReason::Broken);
         }
     }
 
     /// Declares a lease lost, which is final. It is released when its holder releases it, and at its deadline at the
     /// latest.
-    pub(super) fn lose(&mut self, core: &mut Core, now: Time, id: Id, reason: LostReason) {
+    pub(super) fn lose(&mut self, core: &mut Core, id: Id, reason: LostReason) {
         let Some(lease) = self.leases.get_mut(&id) else { return };
         if std::mem::replace(&mut lease.lost, true) {
             return;
@@ -288,19 +273,19 @@ impl LockMachine {
         answer_renewals(core, id, questions, &Renewal::Lost(reason.clone()));
         // What has ended, or is released at once, leaves its holder no time.
         let deadline = match reason {
-            LostReason::Ended | LostReason::Closed => now,
+            LostReason::Ended | LostReason::Closed => core.now,
             _ => deadline,
         };
         core.effects.push(Effect::Lost { id, reason, deadline });
-        if deadline <= now {
-            self.release(core, now, id, None);
+        if deadline <= core.now {
+            self.release(core, id, None);
         } else {
             core.timers.set(Timer::Deadline(id), deadline);
         }
     }
 
     /// Releases a lease. The answer comes by its local deadline.
-    pub(super) fn release(&mut self, core: &mut Core, now: Time, id: Id, question: Option<QuestionId>) {
+    pub(super) fn release(&mut self, core: &mut Core, id: Id, question: Option<QuestionId>) {
         let Some(lease) = self.leases.remove(&id) else {
             if let Some(question) = question {
                 core.answer(question, Outcome::Release(Release::Lost(LostReason::Ended)));
@@ -315,11 +300,11 @@ impl LockMachine {
         answer_renewals(core, id, lease.questions, &Renewal::Lost(LostReason::Released));
         core.effects.push(Effect::Forgotten { id });
         if question.is_some() {
-            core.timers.set(Timer::AnswerBy(id), deadline.max(now));
+            core.timers.set(Timer::AnswerBy(id), deadline.max(core.now));
         }
         // A release of a lease that may be over must not look like that of the last one.
-        let seat = if lease.over || deadline <= now { Seat::NONE } else { lease.seat };
-        self.give_back(core, now, id, Kind::Release { seat }, question, deadline);
+        let seat = if lease.over || deadline <= core.now { Seat::NONE } else { lease.seat };
+        self.give_back(core, id, Kind::Release { seat }, question, deadline);
     }
 }
 

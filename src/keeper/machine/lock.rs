@@ -102,7 +102,7 @@ impl LockMachine {
         self.heartbeat_sent = self.heartbeat_sent.max(sent);
     }
 
-    pub(super) fn plan_heartbeat(&mut self, core: &mut Core, now: Time) {
+    pub(super) fn plan_heartbeat(&mut self, core: &mut Core) {
         let timer = Timer::Heartbeat(self.name().clone());
         let Some((_, first)) = self.order.first() else { return core.timers.clear(&timer) };
         if self.heartbeat.is_some() {
@@ -112,34 +112,33 @@ impl LockMachine {
         if let Some(rank) = self.waiters.get(first).and_then(|waiter| waiter.rank)
             && rank < ASKING
         {
-            let free = self.lease_until.max(self.recover_until).max(now);
+            let free = self.lease_until.max(self.recover_until).max(core.now);
             let ask = free + STAGGER * rank as u32 + Duration::from_millis(1);
             due = due.min(ask.max(self.heartbeat_sent + SPACING));
         }
         core.timers.set(timer, due);
     }
 
-    pub(super) fn heartbeat(&mut self, core: &mut Core, now: Time) {
+    pub(super) fn heartbeat(&mut self, core: &mut Core) {
         if !core.connected || self.heartbeat.is_some() || self.order.is_empty() {
             return;
         }
-        self.heartbeat_sent = now;
+        self.heartbeat_sent = core.now;
         let request = Request::Heartbeat(HeartbeatRequest {
             keys: self.keys.clone(),
             client: core.client.clone(),
             liveness: self.liveness,
             buffer: self.buffer,
             heartbeat: self.heartbeat_interval(),
-            memory: self.memory(now),
+            memory: self.memory(core.now),
             ids: self.order.iter().take(NAMED).map(|&(_, id)| core.wire_id(id)).collect(),
         });
-        self.heartbeat = Some(core.send(now, What::Heartbeat, request));
+        self.heartbeat = Some(core.send(What::Heartbeat, request));
     }
 
     pub(super) fn on_heartbeat(
         &mut self,
         core: &mut Core,
-        now: Time,
         (request, sent): (RequestId, Time),
         common: &Common,
         verdict: HeartbeatVerdict,
@@ -150,11 +149,11 @@ impl LockMachine {
         self.heartbeat = None;
         // A server that is silent for longer is given up, so a longer time means that this process was stopped. The
         // lock clock follows if scripts are no more than two intervals apart.
-        let took = now.since(sent).min(core.needed + GRACE).as_secs_f64();
+        let took = core.now.since(sent).min(core.needed + GRACE).as_secs_f64();
         self.slow = (took / (self.liveness * 2 / 3).as_secs_f64()).ceil().max(1.0) as u32;
         match verdict {
             HeartbeatVerdict::Unknown => {
-                self.reenter(core, now, |_| true);
+                self.reenter(core, |_| true);
             }
             HeartbeatVerdict::Alive { rank: Some(rank) } => {
                 self.kept_alive(sent);
@@ -163,17 +162,17 @@ impl LockMachine {
             HeartbeatVerdict::Alive { rank: None } => {}
         }
         if common.again {
-            self.heartbeat(core, now);
+            self.heartbeat(core);
         }
     }
 
     /// The server refuses a heartbeat; for good if there is a fault.
-    pub(super) fn heartbeat_refused(&mut self, core: &mut Core, now: Time, again: Time, fault: Option<Fault>) {
+    pub(super) fn heartbeat_refused(&mut self, core: &mut Core, again: Time, fault: Option<Fault>) {
         self.heartbeat = None;
         core.timers.set(Timer::Heartbeat(self.name().clone()), again);
         if let Some(fault) = fault {
             let waiters: Vec<Id> = self.waiters.keys().copied().collect();
-            waiters.into_iter().for_each(|id| self.fail(core, now, id, NotGranted::Fault(fault.clone())));
+            waiters.into_iter().for_each(|id| self.fail(core, id, NotGranted::Fault(fault.clone())));
         }
     }
 
@@ -195,42 +194,42 @@ impl LockMachine {
     }
 
     /// There is a connection again, and leases were renewed over it.
-    pub(super) fn connected(&mut self, core: &mut Core, now: Time) {
-        self.heartbeat(core, now);
+    pub(super) fn connected(&mut self, core: &mut Core) {
+        self.heartbeat(core);
         let waiters: Vec<Id> = self.waiters.keys().copied().collect();
-        waiters.into_iter().for_each(|id| self.resume(core, now, id));
+        waiters.into_iter().for_each(|id| self.resume(core, id));
         let releases: Vec<Id> = self.releases.keys().copied().collect();
-        releases.into_iter().for_each(|id| self.send_release(core, now, id));
+        releases.into_iter().for_each(|id| self.send_release(core, id));
     }
 
-    pub(super) fn renew_all(&mut self, core: &mut Core, now: Time) {
+    pub(super) fn renew_all(&mut self, core: &mut Core) {
         let leases: Vec<Id> = self.leases.keys().copied().collect();
-        leases.into_iter().for_each(|id| self.renew(core, now, id));
+        leases.into_iter().for_each(|id| self.renew(core, id));
     }
 
     /// The client is closed: waiters leave, and leases are released.
-    pub(super) fn close(&mut self, core: &mut Core, now: Time) {
+    pub(super) fn close(&mut self, core: &mut Core) {
         let waiters: Vec<Id> = self.waiters.keys().copied().collect();
-        waiters.into_iter().for_each(|id| self.fail(core, now, id, NotGranted::Fault(Fault::Closed)));
+        waiters.into_iter().for_each(|id| self.fail(core, id, NotGranted::Fault(Fault::Closed)));
         let leases: Vec<Id> = self.leases.keys().copied().collect();
         for id in leases {
-            self.lose(core, now, id, LostReason::Closed);
-            self.release(core, now, id, None);
+            self.lose(core, id, LostReason::Closed);
+            self.release(core, id, None);
         }
     }
 
     /// The server's data is not the known one: leases are re-asserted, and all waiters re-enter in the order of their
     /// tickets.
-    pub(super) fn restore_all(&mut self, core: &mut Core, now: Time) {
+    pub(super) fn restore_all(&mut self, core: &mut Core) {
         let epoch = self.known.epoch;
         let leases: Vec<Id> = self.leases.iter().filter(|(_, lease)| lease.epoch != epoch).map(|(id, _)| *id).collect();
-        leases.into_iter().for_each(|id| self.renew(core, now, id));
-        self.reenter(core, now, |waiter| waiter.epoch != epoch);
+        leases.into_iter().for_each(|id| self.renew(core, id));
+        self.reenter(core, |waiter| waiter.epoch != epoch);
     }
 
     /// The waiters of this kind take their places again, in the order of their tickets. One that asks already, or is about
     /// to be granted the lock, needs no other request.
-    fn reenter(&mut self, core: &mut Core, now: Time, which: impl Fn(&Waiter) -> bool) {
+    fn reenter(&mut self, core: &mut Core, which: impl Fn(&Waiter) -> bool) {
         let waiters: Vec<Id> = self.order.iter().map(|(_, id)| *id).collect();
         for id in waiters {
             let at_rest = |waiter: &&mut Waiter| {
@@ -238,7 +237,7 @@ impl LockMachine {
             };
             if let Some(waiter) = self.waiters.get_mut(&id).filter(at_rest).filter(|waiter| which(waiter)) {
                 waiter.phase = Phase::Asking;
-                self.resume(core, now, id);
+                self.resume(core, id);
             }
         }
     }

@@ -88,25 +88,27 @@ impl Machine {
 
     /// Takes in one event. Call [`Machine::effects`] when no more are at hand.
     pub(crate) fn handle(&mut self, now: Time, event: Event) {
+        self.core.now = now;
         // What was due comes first: an answer that comes after a deadline must not undo what the deadline decided.
-        self.run_timers(now);
+        self.run_timers();
         match event {
-            Event::Command(command) => self.command(now, command),
-            Event::Connected { can_kill } => self.on_connected(now, can_kill),
+            Event::Command(command) => self.command(command),
+            Event::Connected { can_kill } => self.on_connected(can_kill),
             Event::Disconnected { cause } => self.on_disconnected(cause),
-            Event::Unusable { error } => self.on_unusable(now, &error),
-            Event::Answered { request, result } => self.on_answer(now, request, result),
-            Event::Replicated { request, result } => self.on_replicated(now, request, result),
-            Event::Push(push) => self.on_push(now, &push),
-            Event::NotTaken { id } => self.at(id, |lock, core| lock.release(core, now, id, None)),
+            Event::Unusable { error } => self.on_unusable(&error),
+            Event::Answered { request, result } => self.on_answer(request, result),
+            Event::Replicated { request, result } => self.on_replicated(request, result),
+            Event::Push(push) => self.on_push(&push),
+            Event::NotTaken { id } => self.at(id, |lock, core| lock.release(core, id, None)),
             Event::Tick => {}
         }
-        self.run_timers(now);
+        self.run_timers();
     }
 
     /// The effects to carry out now, in order. Of the requests that wait for room, so many are sent (`unsent.rs`).
     pub(crate) fn effects(&mut self, now: Time, room: usize) -> Vec<Effect> {
-        self.send_unsent(now, room);
+        self.core.now = now;
+        self.send_unsent(room);
         if self.closing.is_some() && self.locks.values().all(|lock| lock.releases.is_empty()) {
             self.end_closing();
         }
@@ -150,7 +152,7 @@ impl Machine {
 
     // ---- callers ----
 
-    fn command(&mut self, now: Time, command: Command) {
+    fn command(&mut self, command: Command) {
         match command {
             Command::Acquire { id, .. } if self.closed => {
                 self.core.effects.push(Effect::NotGranted { id, why: NotGranted::Fault(Fault::Closed) });
@@ -160,26 +162,26 @@ impl Machine {
                 self.at(id, |lock, core| lock.forget_release(core, id));
                 let keys = asked.spec.keys.clone();
                 if !self.locks.contains_key(&keys.name) {
-                    let known = self.kept.take(now, &keys.name);
+                    let known = self.kept.take(self.core.now, &keys.name);
                     self.lock(&keys).0.known = known;
                 }
                 let (lock, core) = self.lock(&keys);
-                lock.acquire(core, now, id, asked);
+                lock.acquire(core, id, asked);
             }
-            Command::Abandon { id } => self.at(id, |lock, core| lock.abandon(core, now, id)),
-            Command::GiveBack { id } => self.at(id, |lock, core| lock.release(core, now, id, None)),
-            Command::Automatic { id, on } => self.at(id, |lock, core| lock.renew_automatically(core, now, id, on)),
-            Command::Ask { number, question } => self.ask(now, number, question),
+            Command::Abandon { id } => self.at(id, |lock, core| lock.abandon(core, id)),
+            Command::GiveBack { id } => self.at(id, |lock, core| lock.release(core, id, None)),
+            Command::Automatic { id, on } => self.at(id, |lock, core| lock.renew_automatically(core, id, on)),
+            Command::Ask { number, question } => self.ask(number, question),
         }
     }
 
-    pub(super) fn close(&mut self, now: Time, question: QuestionId) {
+    pub(super) fn close(&mut self, question: QuestionId) {
         self.closed = true;
-        self.at_each_lock(|lock, core| lock.close(core, now));
+        self.at_each_lock(|lock, core| lock.close(core));
         self.fail_questions(&Fault::Closed);
         self.end_closing();
         self.closing = Some(question);
-        self.core.timers.set(Timer::Close, now + CLOSE_TIMEOUT);
+        self.core.timers.set(Timer::Close, self.core.now + CLOSE_TIMEOUT);
     }
 
     /// Answers the caller that closed this machine.
@@ -192,14 +194,14 @@ impl Machine {
 
     // ---- the connection ----
 
-    fn on_connected(&mut self, now: Time, can_kill: bool) {
+    fn on_connected(&mut self, can_kill: bool) {
         self.core.connected = true;
         self.core.suspects = false;
         self.core.can_kill = can_kill;
         self.core.refusals = 0;
         // Leases first: they have deadlines.
-        self.at_each_lock(|lock, core| lock.renew_all(core, now));
-        self.at_each_lock(|lock, core| lock.connected(core, now));
+        self.at_each_lock(|lock, core| lock.renew_all(core));
+        self.at_each_lock(|lock, core| lock.connected(core));
         let questions: Vec<QuestionId> = self.questions.keys().copied().collect();
         self.core.unsent.questions.extend(questions);
     }
@@ -213,12 +215,12 @@ impl Machine {
         self.locks.values_mut().for_each(LockMachine::disconnected);
     }
 
-    fn on_answer(&mut self, now: Time, request: RequestId, result: Result<Reply, Refusal>) {
+    fn on_answer(&mut self, request: RequestId, result: Result<Reply, Refusal>) {
         let Some(Sent { what, keys, at, memory }) = self.core.requests.remove(&request) else { return };
-        self.core.heard(now);
+        self.core.heard();
         let Reply { common, verdict } = match result {
             Ok(reply) => reply,
-            Err(refusal) => return self.on_refusal(now, what, &keys.name, &refusal),
+            Err(refusal) => return self.on_refusal(what, &keys.name, &refusal),
         };
         // A grant or renewal that replicas lack is no success.
         if !matches!(what, What::Confirm(_) | What::Renew(_)) {
@@ -227,10 +229,10 @@ impl Machine {
         self.core.cause = None;
         let known = self.locks.contains_key(&keys.name);
         let (lock, core) = self.lock(&keys);
-        let changed = known && lock.learn(now, at, memory, &common);
+        let changed = known && lock.learn(core.now, at, memory, &common);
         match (what, verdict) {
             (What::Acquire(id), Verdict::Acquire(verdict)) => {
-                lock.on_acquire(core, now, (request, at), id, &common, verdict);
+                lock.on_acquire(core, (request, at), id, &common, verdict);
             }
             (What::Position(id, question), Verdict::Acquire(verdict)) => {
                 let position = match verdict {
@@ -238,37 +240,37 @@ impl Machine {
                     AcquireVerdict::Queued { rank, .. } => Some(rank + 1),
                     AcquireVerdict::Busy(_) | AcquireVerdict::Disbelieved => None,
                 };
-                lock.on_acquire(core, now, (request, at), id, &common, verdict);
+                lock.on_acquire(core, (request, at), id, &common, verdict);
                 match position {
                     Some(position) => self.on_position(question, position),
-                    None => self.on_no_position(now, question, id),
+                    None => self.on_no_position(question, id),
                 }
             }
             (What::Heartbeat, Verdict::Heartbeat(verdict)) => {
-                lock.on_heartbeat(core, now, (request, at), &common, verdict);
+                lock.on_heartbeat(core, (request, at), &common, verdict);
             }
-            (What::Renew(id), Verdict::Renew(verdict)) => lock.on_renew(core, now, at, id, &common, verdict),
+            (What::Renew(id), Verdict::Renew(verdict)) => lock.on_renew(core, at, id, &common, verdict),
             (What::Confirm(id), Verdict::Renew(verdict)) => {
-                lock.on_confirm(core, now, (request, at), id, &common, verdict);
+                lock.on_confirm(core, (request, at), id, &common, verdict);
             }
-            (What::Release(id), Verdict::Release(verdict)) => lock.on_release(core, now, id, &common, verdict),
-            (What::Leave(ids), Verdict::Leave) => lock.on_leave(core, now, &ids, &common),
+            (What::Release(id), Verdict::Release(verdict)) => lock.on_release(core, id, &common, verdict),
+            (What::Leave(ids), Verdict::Leave) => lock.on_leave(core, &ids, &common),
             (What::Question(question), Verdict::Inspect(seen)) => {
-                lock.go_on(core, now, &common);
+                lock.go_on(core, &common);
                 self.on_inspected(question, &common, seen);
             }
             (What::Question(question), Verdict::Break(verdict)) => {
-                lock.go_on(core, now, &common);
+                lock.go_on(core, &common);
                 self.on_broke(question, verdict);
             }
             (What::Question(question), Verdict::History(history)) => {
-                lock.go_on(core, now, &common);
+                lock.go_on(core, &common);
                 self.on_history(question, history);
             }
             // The wire reads a reply in the type of its request: no server can bring this about.
             (what, _) => {
                 let refusal = Refusal::Permanent("a reply to another request".into());
-                self.on_refusal(now, what, &keys.name, &refusal);
+                self.on_refusal(what, &keys.name, &refusal);
             }
         }
         let (lock, core) = self.lock(&keys);
@@ -276,34 +278,34 @@ impl Machine {
             && let Some(id) = own.id.number_at(&core.client)
             && core.locks_of.get(&id).is_none_or(|name| *name == keys.name)
         {
-            lock.on_named(core, now, at, id, own, common.lease_left);
+            lock.on_named(core, at, id, own, common.lease_left);
         }
         if changed {
-            lock.restore_all(core, now);
+            lock.restore_all(core);
         }
-        lock.plan_heartbeat(core, now);
+        lock.plan_heartbeat(core);
         self.settle(&keys.name);
     }
 
     /// So many replicas have it.
-    fn on_replicated(&mut self, now: Time, request: RequestId, result: Result<u32, Refusal>) {
+    fn on_replicated(&mut self, request: RequestId, result: Result<u32, Refusal>) {
         let Some(Sent { what: What::Replicate(id), .. }) = self.core.requests.remove(&request) else { return };
-        self.core.heard(now);
-        self.at(id, |lock, core| lock.on_replicated(core, now, request, id, result));
+        self.core.heard();
+        self.at(id, |lock, core| lock.on_replicated(core, request, id, result));
     }
 
-    fn on_push(&mut self, now: Time, push: &Push) {
+    fn on_push(&mut self, push: &Push) {
         let Some(id) = push.id.number_at(&self.core.client) else { return };
         let Some(keys) = LockKeys::of_lock(&self.prefix, &push.lock) else { return };
         if self.core.locks_of.get(&id).is_some_and(|name| *name != keys.name) {
             return;
         }
         match push.kind {
-            PushKind::Break => self.at(id, |lock, core| lock.on_break_pushed(core, now, id, push)),
+            PushKind::Break => self.at(id, |lock, core| lock.on_break_pushed(core, id, push)),
             PushKind::Grant => {
                 let keys = Arc::new(keys);
                 let (lock, core) = self.lock(&keys);
-                lock.on_grant_pushed(core, now, id, push);
+                lock.on_grant_pushed(core, id, push);
                 self.settle(&keys.name);
             }
         }
@@ -311,22 +313,22 @@ impl Machine {
 
     // ---- time ----
 
-    fn run_timers(&mut self, now: Time) {
-        while let Some(timer) = self.core.timers.pop(now) {
-            self.on_timer(now, timer);
+    fn run_timers(&mut self) {
+        while let Some(timer) = self.core.timers.pop(self.core.now) {
+            self.on_timer(timer);
         }
     }
 
-    fn on_timer(&mut self, now: Time, timer: Timer) {
+    fn on_timer(&mut self, timer: Timer) {
         match timer {
-            Timer::Heartbeat(name) => self.at_lock(&name, |lock, core| lock.heartbeat(core, now)),
-            Timer::Timeout(id) => self.at(id, |lock, core| lock.timed_out(core, now, id)),
-            Timer::Acquire(id) => self.at(id, |lock, core| lock.resume(core, now, id)),
-            Timer::Renew(id) => self.at(id, |lock, core| lock.renew(core, now, id)),
-            Timer::Notice(id) => self.at(id, |lock, core| lock.notice(core, now, id)),
-            Timer::Deadline(id) => self.at(id, |lock, core| lock.release(core, now, id, None)),
+            Timer::Heartbeat(name) => self.at_lock(&name, |lock, core| lock.heartbeat(core)),
+            Timer::Timeout(id) => self.at(id, |lock, core| lock.timed_out(core, id)),
+            Timer::Acquire(id) => self.at(id, |lock, core| lock.resume(core, id)),
+            Timer::Renew(id) => self.at(id, |lock, core| lock.renew(core, id)),
+            Timer::Notice(id) => self.at(id, |lock, core| lock.notice(core, id)),
+            Timer::Deadline(id) => self.at(id, |lock, core| lock.release(core, id, None)),
             Timer::Taken(id) => self.core.effects.push(Effect::CheckTaken { id }),
-            Timer::Release(id) => self.at(id, |lock, core| lock.send_release(core, now, id)),
+            Timer::Release(id) => self.at(id, |lock, core| lock.send_release(core, id)),
             Timer::AnswerBy(id) => self.at(id, |lock, core| {
                 let unknown = Release::Unknown(core.cause.clone());
                 lock.answer_release(core, id, unknown);
@@ -336,7 +338,7 @@ impl Machine {
             Timer::AskAgain(question) => self.ask_in_turn(question),
             // Answers may have arrived while this thread did not run: it takes them in before it judges.
             Timer::Stall if !std::mem::replace(&mut self.core.suspects, true) => {
-                self.core.timers.set(Timer::Stall, now + GRACE);
+                self.core.timers.set(Timer::Stall, self.core.now + GRACE);
             }
             Timer::Stall => {
                 let patience = self.core.patience();

@@ -2,31 +2,30 @@
 
 use super::waiter::Waiter;
 use super::{ANSWER_TIMEOUT, Id, Machine, Outcome, Page, Question, QuestionId, Release, Renewal, Timer, What};
-use crate::clock::Time;
 use crate::error::{Fault, LostReason};
 use crate::history::History;
 use crate::inspect::BreakOutcome;
 use crate::protocol::{BreakRequest, BreakVerdict, Common, HistoryRequest, InspectRequest, Inspected, Request};
 
 impl Machine {
-    pub(super) fn ask(&mut self, now: Time, number: QuestionId, question: Question) {
+    pub(super) fn ask(&mut self, number: QuestionId, question: Question) {
         match question {
             Question::Renew { .. } if self.closed => {
                 self.core.answer(number, Outcome::Renewal(Err(Fault::Closed)));
             }
             Question::Renew { id, extend } if self.core.locks_of.contains_key(&id) => {
-                self.at(id, |lock, core| lock.renew_for(core, now, number, id, extend));
+                self.at(id, |lock, core| lock.renew_for(core, number, id, extend));
             }
             Question::Renew { .. } => {
                 self.core.answer(number, Outcome::Renewal(Ok(Renewal::Lost(LostReason::Ended))));
             }
             Question::Release { id } if self.core.locks_of.contains_key(&id) => {
-                self.at(id, |lock, core| lock.release(core, now, id, Some(number)));
+                self.at(id, |lock, core| lock.release(core, id, Some(number)));
             }
             Question::Release { .. } => {
                 self.core.answer(number, Outcome::Release(Release::Lost(LostReason::Ended)));
             }
-            Question::Close => self.close(now, number),
+            Question::Close => self.close(number),
             Question::Position { .. }
             | Question::Inspect { .. }
             | Question::Break { .. }
@@ -35,7 +34,7 @@ impl Machine {
                 if self.closed {
                     return self.fail_question(number, Fault::Closed);
                 }
-                self.core.timers.set(Timer::Question(number), now + ANSWER_TIMEOUT);
+                self.core.timers.set(Timer::Question(number), self.core.now + ANSWER_TIMEOUT);
                 self.ask_in_turn(number);
             }
         }
@@ -48,7 +47,7 @@ impl Machine {
         }
     }
 
-    pub(super) fn send_question(&mut self, now: Time, question: QuestionId) {
+    pub(super) fn send_question(&mut self, question: QuestionId) {
         let request = match self.questions.get(&question) {
             Some(Question::Inspect { keys, after, count }) => {
                 Request::Inspect(InspectRequest { keys: keys.clone(), after: *after, count: *count })
@@ -64,13 +63,13 @@ impl Machine {
                 let Some(waiter) = self.waiter(id) else { return self.on_position(question, 0) };
                 // It has to wait for its turn, or it would overtake the acquires before its own.
                 if waiter.turn.is_some() {
-                    return self.on_no_position(now, question, id);
+                    return self.on_no_position(question, id);
                 }
-                return self.at(id, |lock, core| lock.send_position(core, now, id, question));
+                return self.at(id, |lock, core| lock.send_position(core, id, question));
             }
             _ => return,
         };
-        self.core.send(now, What::Question(question), request);
+        self.core.send(What::Question(question), request);
     }
 
     pub(super) fn on_position(&mut self, question: QuestionId, position: u64) {
@@ -80,11 +79,11 @@ impl Machine {
     }
 
     /// The server has given this waiter no place: it has failed, or it soon asks for a place anew.
-    pub(super) fn on_no_position(&mut self, now: Time, question: QuestionId, id: Id) {
+    pub(super) fn on_no_position(&mut self, question: QuestionId, id: Id) {
         if self.waiter(id).is_none() {
             self.on_position(question, 0);
         } else if self.questions.contains_key(&question) {
-            let again = now + self.core.back_off();
+            let again = self.core.now + self.core.back_off();
             self.core.timers.set(Timer::AskAgain(question), again);
         }
     }

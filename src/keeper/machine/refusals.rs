@@ -3,29 +3,28 @@
 use std::sync::Arc;
 
 use super::{Id, Machine, NotGranted, Timer, What};
-use crate::clock::Time;
 use crate::error::{ConnectError, Fault};
 use crate::protocol::Refusal;
 
 impl Machine {
     /// The server cannot be used. A waiter without a place fails at once; a place is given up only for an error that an
     /// operator cannot fix at the server.
-    pub(super) fn on_unusable(&mut self, now: Time, error: &ConnectError) {
+    pub(super) fn on_unusable(&mut self, error: &ConnectError) {
         let fault = Fault::Connect(error.clone());
         self.at_each_lock(|lock, core| {
             let hears = |id: &Id| lock.waiters[id].ticket.is_none() || !error.keeps_places();
             let waiters: Vec<Id> = lock.waiters.keys().copied().filter(hears).collect();
-            waiters.into_iter().for_each(|id| lock.fail(core, now, id, NotGranted::Fault(fault.clone())));
+            waiters.into_iter().for_each(|id| lock.fail(core, id, NotGranted::Fault(fault.clone())));
         });
         self.fail_questions(&fault);
     }
 
     /// The server answers a request with an error.
-    pub(super) fn on_refusal(&mut self, now: Time, what: What, name: &Arc<str>, refusal: &Refusal) {
+    pub(super) fn on_refusal(&mut self, what: What, name: &Arc<str>, refusal: &Refusal) {
         self.core.cause = Some(refusal.cause().clone());
         self.core.refusals = self.core.refusals.saturating_add(1);
-        let again = now + self.core.back_off();
-        let soon = self.core.in_time(now, again);
+        let again = self.core.now + self.core.back_off();
+        let soon = self.core.in_time(again);
         let fault = match refusal {
             Refusal::WrongType(message) => Some(Fault::WrongType { name: name.clone(), message: message.clone() }),
             Refusal::OtherLayout(message) => Some(Fault::OtherLayout { name: name.clone(), message: message.clone() }),
@@ -38,7 +37,7 @@ impl Machine {
         };
         match (what, fault) {
             (What::Acquire(id), Some(fault)) => {
-                self.at(id, |lock, core| lock.fail(core, now, id, NotGranted::Fault(fault)));
+                self.at(id, |lock, core| lock.fail(core, id, NotGranted::Fault(fault)));
             }
             (What::Acquire(id), None) => self.at(id, |lock, core| lock.acquire_refused(core, id, again, soon)),
             (What::Position(_, question) | What::Question(question), Some(fault)) => {
@@ -50,7 +49,7 @@ impl Machine {
                 }
             }
             (What::Heartbeat, fault) => {
-                self.at_lock(name, |lock, core| lock.heartbeat_refused(core, now, soon, fault));
+                self.at_lock(name, |lock, core| lock.heartbeat_refused(core, soon, fault));
             }
             (What::Renew(id), _) => {
                 self.at(id, |lock, core| lock.renew_refused(core, id, soon, refusal.cause()));
@@ -58,11 +57,11 @@ impl Machine {
             (What::Confirm(id), _) => self.at(id, |lock, core| lock.confirm_refused(core, id, soon)),
             (What::Replicate(_), _) => {}
             (What::Release(id), fault) => {
-                self.at(id, |lock, core| lock.release_refused(core, now, id, again, fault.is_some()));
+                self.at(id, |lock, core| lock.release_refused(core, id, again, fault.is_some()));
             }
             (What::Leave(ids), fault) => {
                 for id in ids {
-                    self.at(id, |lock, core| lock.release_refused(core, now, id, again, fault.is_some()));
+                    self.at(id, |lock, core| lock.release_refused(core, id, again, fault.is_some()));
                 }
             }
         }

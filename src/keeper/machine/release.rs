@@ -37,29 +37,21 @@ impl PendingRelease {
 }
 
 impl LockMachine {
-    pub(super) fn give_back(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        id: Id,
-        kind: Kind,
-        question: Option<QuestionId>,
-        until: Time,
-    ) {
+    pub(super) fn give_back(&mut self, core: &mut Core, id: Id, kind: Kind, question: Option<QuestionId>, until: Time) {
         core.locks_of.insert(id, self.name().clone());
         self.releases.insert(id, PendingRelease { kind, question, request: None, repeated: false, until });
-        self.send_release(core, now, id);
+        self.send_release(core, id);
     }
 
     /// Some request must go on where a script stopped: a release of an id that nobody has.
-    pub(super) fn go_on(&mut self, core: &mut Core, now: Time, common: &Common) {
+    pub(super) fn go_on(&mut self, core: &mut Core, common: &Common) {
         if common.again {
             let nobody = Id::of_no_acquire(core.last_request.0);
-            self.give_back(core, now, nobody, Kind::Release { seat: Seat::NONE }, None, now);
+            self.give_back(core, nobody, Kind::Release { seat: Seat::NONE }, None, core.now);
         }
     }
 
-    pub(super) fn send_release(&mut self, core: &mut Core, now: Time, id: Id) {
+    pub(super) fn send_release(&mut self, core: &mut Core, id: Id) {
         let Some(pending) = self.releases.get(&id) else { return };
         if !core.connected || pending.request.is_some() {
             return;
@@ -73,19 +65,19 @@ impl LockMachine {
             id: core.wire_id(id),
             // An earlier request may have been executed, and the lock granted since.
             seat: if pending.repeated { Seat::NONE } else { seat },
-            memory: self.memory(now),
+            memory: self.memory(core.now),
         });
-        let request = core.send(now, What::Release(id), request);
+        let request = core.send(What::Release(id), request);
         if let Some(pending) = self.releases.get_mut(&id) {
             pending.request = Some(request);
         }
     }
 
     /// Waiters that leave together leave with one request.
-    pub(super) fn send_leave(&mut self, core: &mut Core, now: Time, ids: Vec<Id>) {
+    pub(super) fn send_leave(&mut self, core: &mut Core, ids: Vec<Id>) {
         let wire = ids.iter().map(|&id| core.wire_id(id)).collect();
-        let leave = Request::Leave(LeaveRequest { keys: self.keys.clone(), memory: self.memory(now), ids: wire });
-        let request = core.send(now, What::Leave(ids.clone()), leave);
+        let leave = Request::Leave(LeaveRequest { keys: self.keys.clone(), memory: self.memory(core.now), ids: wire });
+        let request = core.send(What::Leave(ids.clone()), leave);
         for id in ids {
             if let Some(pending) = self.releases.get_mut(&id) {
                 pending.request = Some(request);
@@ -99,7 +91,7 @@ impl LockMachine {
         own.and_then(|id| self.releases.get(&id)).is_some_and(|pending| pending.request.is_some())
     }
 
-    pub(super) fn on_release(&mut self, core: &mut Core, now: Time, id: Id, common: &Common, verdict: ReleaseVerdict) {
+    pub(super) fn on_release(&mut self, core: &mut Core, id: Id, common: &Common, verdict: ReleaseVerdict) {
         let Some(pending) = self.releases.get_mut(&id) else { return };
         pending.request = None;
         // Only this client ends a live lease: if it is gone after an earlier request, that request ended it.
@@ -112,28 +104,28 @@ impl LockMachine {
         };
         self.answer_release(core, id, outcome);
         if common.again {
-            self.send_release(core, now, id);
+            self.send_release(core, id);
         } else {
             self.forget_release(core, id);
         }
     }
 
-    pub(super) fn on_leave(&mut self, core: &mut Core, now: Time, ids: &[Id], common: &Common) {
+    pub(super) fn on_leave(&mut self, core: &mut Core, ids: &[Id], common: &Common) {
         for (index, &id) in ids.iter().enumerate() {
             let Some(pending) = self.releases.get_mut(&id) else { continue };
             pending.request = None;
             if common.again && index == 0 {
-                self.send_release(core, now, id);
+                self.send_release(core, id);
             } else {
                 self.forget_release(core, id);
             }
         }
     }
 
-    pub(super) fn release_refused(&mut self, core: &mut Core, now: Time, id: Id, again: Time, for_good: bool) {
+    pub(super) fn release_refused(&mut self, core: &mut Core, id: Id, again: Time, for_good: bool) {
         let Some(pending) = self.releases.get_mut(&id) else { return };
         pending.request = None;
-        if (for_good || pending.kind == Kind::LeaveBestEffort) && pending.until <= now {
+        if (for_good || pending.kind == Kind::LeaveBestEffort) && pending.until <= core.now {
             self.forget_release(core, id);
         } else {
             core.timers.set(Timer::Release(id), again);

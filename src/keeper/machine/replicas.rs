@@ -13,40 +13,32 @@ use super::grant::Grant;
 use super::lock::LockMachine;
 use super::waiter::Phase;
 use super::{Effect, Id, RequestId, Timer, What};
-use crate::clock::Time;
 use crate::options::Spec;
 use crate::protocol::{Memory, Refusal};
 
 /// Asks how many replicas have all writes so far.
-pub(super) fn replicate(core: &mut Core, now: Time, id: Id, spec: &Spec) -> RequestId {
+pub(super) fn replicate(core: &mut Core, id: Id, spec: &Spec) -> RequestId {
     const LONGEST: Duration = Duration::from_millis(500);
     // Other locks may share the question and need answers sooner, and it must not look like the silence of a server
     // that hangs.
     let within = (spec.lease / 6).min(core.needed / 4).min(LONGEST);
-    let request = core.register(now, What::Replicate(id), spec.keys.clone(), Memory::NONE);
+    let request = core.register(What::Replicate(id), spec.keys.clone(), Memory::NONE);
     core.effects.push(Effect::Replicate { request, keys: spec.keys.clone(), replicas: spec.replicas, within });
     request
 }
 
 impl LockMachine {
     /// So many replicas have it.
-    pub(super) fn on_replicated(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        request: RequestId,
-        id: Id,
-        result: Result<u32, Refusal>,
-    ) {
+    pub(super) fn on_replicated(&mut self, core: &mut Core, request: RequestId, id: Id, result: Result<u32, Refusal>) {
         if self.waiters.contains_key(&id) {
-            self.on_grant_replicated(core, now, request, id, result);
+            self.on_grant_replicated(core, request, id, result);
         } else {
-            self.on_renewal_replicated(core, now, request, id, result);
+            self.on_renewal_replicated(core, request, id, result);
         }
     }
 
     /// The server has granted the lock: asks whether replicas have the grant.
-    pub(super) fn secure_grant(&mut self, core: &mut Core, now: Time, id: Id, grant: Grant) {
+    pub(super) fn secure_grant(&mut self, core: &mut Core, id: Id, grant: Grant) {
         let Some(waiter) = self.waiters.get(&id) else { return };
         if matches!(waiter.phase, Phase::Securing { .. }) || !core.connected {
             return;
@@ -55,56 +47,42 @@ impl LockMachine {
         let ticket = waiter.ticket.unwrap_or(grant.token.as_ticket());
         self.has_ticket(core, id, ticket);
         if let Some(waiter) = self.waiters.get_mut(&id) {
-            waiter.request = Some(replicate(core, now, id, &waiter.spec));
+            waiter.request = Some(replicate(core, id, &waiter.spec));
             waiter.phase = Phase::Securing { grant };
         }
     }
 
-    fn on_grant_replicated(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        request: RequestId,
-        id: Id,
-        result: Result<u32, Refusal>,
-    ) {
+    fn on_grant_replicated(&mut self, core: &mut Core, request: RequestId, id: Id, result: Result<u32, Refusal>) {
         let Some(waiter) = self.waiters.get_mut(&id).filter(|waiter| waiter.request == Some(request)) else { return };
         waiter.request = None;
         let Phase::Securing { grant } = waiter.phase else { return };
         let Grant { token, term, .. } = grant;
         waiter.phase = Phase::Confirming { token };
         match shortage(result, waiter.spec.replicas) {
-            None if term.deadline() > now + term.notice(waiter.spec.lease, waiter.spec.notice) => {
+            None if term.deadline() > core.now + term.notice(waiter.spec.lease, waiter.spec.notice) => {
                 core.refusals = 0;
-                self.resolve(core, now, id, grant);
+                self.resolve(core, id, grant);
             }
-            None => self.confirm(core, now, id, token),
+            None => self.confirm(core, id, token),
             Some(shortage) => {
                 waiter.shortage = Some(shortage);
                 core.refusals = core.refusals.saturating_add(1);
-                let again = now + core.back_off();
+                let again = core.now + core.back_off();
                 core.timers.set(Timer::Acquire(id), again);
             }
         }
     }
 
-    fn on_renewal_replicated(
-        &mut self,
-        core: &mut Core,
-        now: Time,
-        request: RequestId,
-        id: Id,
-        result: Result<u32, Refusal>,
-    ) {
+    fn on_renewal_replicated(&mut self, core: &mut Core, request: RequestId, id: Id, result: Result<u32, Refusal>) {
         let Some(lease) = self.leases.get_mut(&id).filter(|lease| lease.request == Some(request)) else { return };
         lease.request = None;
         let Some(term) = lease.unsecured.take() else { return };
         match shortage(result, lease.spec.replicas) {
-            None => self.prolonged(core, now, id, term),
+            None => self.prolonged(core, id, term),
             Some(shortage) => {
                 core.refusals = core.refusals.saturating_add(1);
-                let again = now + core.back_off();
-                let again = core.in_time(now, again);
+                let again = core.now + core.back_off();
+                let again = core.in_time(again);
                 self.renew_refused(core, id, again, &shortage);
             }
         }

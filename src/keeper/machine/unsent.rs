@@ -22,7 +22,6 @@ use super::core::Core;
 use super::lock::LockMachine;
 use super::waiter::Phase;
 use super::{Id, Machine, QuestionId};
-use crate::clock::Time;
 use crate::protocol::Ticket;
 
 /// The place of an acquire among those that wait. A newcomer has no ticket.
@@ -65,19 +64,19 @@ impl Machine {
     }
 
     /// Sends what waits, but no more requests than there is room for.
-    pub(super) fn send_unsent(&mut self, now: Time, room: usize) {
+    pub(super) fn send_unsent(&mut self, room: usize) {
         let full = self.core.last_request.0.saturating_add(room as u64);
-        while self.core.last_request.0 < full && self.send_next(now) {}
+        while self.core.last_request.0 < full && self.send_next() {}
     }
 
     /// False if nothing waits.
-    fn send_next(&mut self, now: Time) -> bool {
+    fn send_next(&mut self) -> bool {
         if let Some((name, ids)) = self.core.unsent.next_leaves() {
-            self.at_lock(&name, |lock, core| lock.send_leave(core, now, ids));
+            self.at_lock(&name, |lock, core| lock.send_leave(core, ids));
         } else if let Some(question) = self.core.unsent.questions.pop_first() {
-            self.send_question(now, question);
+            self.send_question(question);
         } else if let Some((.., id)) = self.core.unsent.acquires.pop_first() {
-            self.at(id, |lock, core| lock.turn_has_come(core, now, id));
+            self.at(id, |lock, core| lock.turn_has_come(core, id));
         } else {
             return false;
         }
@@ -95,12 +94,12 @@ impl LockMachine {
         }
     }
 
-    fn turn_has_come(&mut self, core: &mut Core, now: Time, id: Id) {
+    fn turn_has_come(&mut self, core: &mut Core, id: Id) {
         let Some(waiter) = self.waiters.get_mut(&id) else { return };
         waiter.turn = None;
         // It may have been granted the lock by a message.
         if waiter.phase == Phase::Asking && waiter.request.is_none() {
-            self.send_acquire(core, now, id);
+            self.send_acquire(core, id);
         }
     }
 }

@@ -84,7 +84,7 @@ impl Waiter {
 }
 
 impl LockMachine {
-    pub(super) fn acquire(&mut self, core: &mut Core, now: Time, id: Id, asked: Asked) {
+    pub(super) fn acquire(&mut self, core: &mut Core, id: Id, asked: Asked) {
         let Asked { spec, about, mode, timeout, called } = asked;
         self.liveness = self.liveness.max(spec.liveness);
         self.buffer = self.buffer.max(spec.buffer);
@@ -115,13 +115,13 @@ impl LockMachine {
         self.waiters.insert(id, waiter);
         core.locks_of.insert(id, self.name().clone());
         core.members += 1;
-        self.resume(core, now, id);
+        self.resume(core, id);
     }
 
     /// Sends the acquire of this waiter, for which there is room now.
-    pub(super) fn send_acquire(&mut self, core: &mut Core, now: Time, id: Id) {
-        let Some(request) = self.acquire_request(core, now, id) else { return };
-        let request = core.send(now, What::Acquire(id), request);
+    pub(super) fn send_acquire(&mut self, core: &mut Core, id: Id) {
+        let Some(request) = self.acquire_request(core, id) else { return };
+        let request = core.send(What::Acquire(id), request);
         if let Some(waiter) = self.waiters.get_mut(&id) {
             waiter.request = Some(request);
             waiter.trace = waiter.trace.max(Trace::Unlikely);
@@ -129,13 +129,13 @@ impl LockMachine {
     }
 
     /// A question for a waiter's position is its acquire, sent once more.
-    pub(super) fn send_position(&mut self, core: &mut Core, now: Time, id: Id, question: QuestionId) {
-        if let Some(request) = self.acquire_request(core, now, id) {
-            core.send(now, What::Position(id, question), request);
+    pub(super) fn send_position(&mut self, core: &mut Core, id: Id, question: QuestionId) {
+        if let Some(request) = self.acquire_request(core, id) {
+            core.send(What::Position(id, question), request);
         }
     }
 
-    fn acquire_request(&self, core: &Core, now: Time, id: Id) -> Option<Request> {
+    fn acquire_request(&self, core: &Core, id: Id) -> Option<Request> {
         let waiter = self.waiters.get(&id)?;
         Some(Request::Acquire(AcquireRequest {
             keys: waiter.spec.keys.clone(),
@@ -150,20 +150,20 @@ impl LockMachine {
             buffer: self.buffer,
             heartbeat: self.heartbeat_interval(),
             about: waiter.about.clone(),
-            memory: self.memory(now),
+            memory: self.memory(core.now),
             seat: if waiter.mode == Mode::Try { Seat::NONE } else { waiter.seat },
         }))
     }
 
     /// Sends what this waiter needs next, if anything: its acquire, or the confirmation of its grant.
-    pub(super) fn resume(&mut self, core: &mut Core, now: Time, id: Id) {
+    pub(super) fn resume(&mut self, core: &mut Core, id: Id) {
         let Some(waiter) = self.waiters.get(&id) else { return };
         if !core.connected || waiter.request.is_some() {
             return;
         }
         match waiter.phase {
             Phase::Asking => self.await_turn(core, id),
-            Phase::Confirming { token } => self.confirm(core, now, id, token),
+            Phase::Confirming { token } => self.confirm(core, id, token),
             Phase::Queued | Phase::Securing { .. } => {}
         }
     }
@@ -179,7 +179,6 @@ impl LockMachine {
     pub(super) fn on_acquire(
         &mut self,
         core: &mut Core,
-        now: Time,
         (request, sent): (RequestId, Time),
         id: Id,
         common: &Common,
@@ -190,12 +189,12 @@ impl LockMachine {
             // A place or a lease that no waiter here wants is released.
             let known = self.releases.contains_key(&id) || self.leases.contains_key(&id);
             let until = match verdict {
-                AcquireVerdict::Granted => now + common.lease_left,
-                AcquireVerdict::Queued { .. } => now,
+                AcquireVerdict::Granted => core.now + common.lease_left,
+                AcquireVerdict::Queued { .. } => core.now,
                 AcquireVerdict::Busy(_) | AcquireVerdict::Disbelieved => return,
             };
             if !known {
-                self.give_back(core, now, id, Kind::Leave, None, until);
+                self.give_back(core, id, Kind::Leave, None, until);
             }
             return;
         };
@@ -218,24 +217,24 @@ impl LockMachine {
                 if waiter.ticket.is_none() && waiter.mode != Mode::Try {
                     waiter.ticket = Some(own.ticket);
                 }
-                self.granted_by_reply(core, now, sent, id, own, common.lease_left);
+                self.granted_by_reply(core, sent, id, own, common.lease_left);
             }
             AcquireVerdict::Queued { ticket, seat, rank } => {
                 (waiter.seat, waiter.epoch) = (seat, common.known.epoch);
                 self.kept_alive(sent);
                 self.on_queued(core, id, ticket, rank);
                 if common.again {
-                    self.heartbeat(core, now);
+                    self.heartbeat(core);
                 }
             }
             // It stopped at its batch limit: the lock may be free behind zombies. Or the holder is this client, which is
             // giving the lock back.
             AcquireVerdict::Busy(_) if common.again || gives_back => {
                 waiter.phase = Phase::Asking;
-                self.resume(core, now, id);
+                self.resume(core, id);
             }
             AcquireVerdict::Busy(_) if waiter.mode != Mode::Try => {
-                self.fail(core, now, id, NotGranted::QueueFull { waiting: common.waiting });
+                self.fail(core, id, NotGranted::QueueFull { waiting: common.waiting });
             }
             AcquireVerdict::Busy(holder) => {
                 let recovering_for = common.recovering_for();
@@ -250,7 +249,7 @@ impl LockMachine {
                 waiter.phase = Phase::Asking;
                 self.leave_order(ticket, id);
                 self.known = common.known.heard(sent);
-                self.resume(core, now, id);
+                self.resume(core, id);
             }
         }
     }
@@ -273,37 +272,36 @@ impl LockMachine {
         }
     }
 
-    pub(super) fn timed_out(&mut self, core: &mut Core, now: Time, id: Id) {
+    pub(super) fn timed_out(&mut self, core: &mut Core, id: Id) {
         let Some(waiter) = self.waiters.get(&id) else { return };
-        let waited = now.since(waiter.called);
+        let waited = core.now.since(waiter.called);
         let unsent =
             || waiter.turn.map(|_| Arc::from("the server has not answered the earlier requests of this client"));
-        let cause =
-            waiter.shortage.clone().or_else(|| core.cause.clone()).or_else(|| core.silence(now)).or_else(unsent);
+        let cause = waiter.shortage.clone().or_else(|| core.cause.clone()).or_else(|| core.silence()).or_else(unsent);
         let why = match waiter.timeout {
             Some(_) => NotGranted::Timeout { waited, position: waiter.rank.map(|rank| rank + 1), cause },
             None => NotGranted::Fault(Fault::Unavailable { waited, cause: cause.map(Into::into) }),
         };
-        self.fail(core, now, id, why);
+        self.fail(core, id, why);
     }
 
-    pub(super) fn fail(&mut self, core: &mut Core, now: Time, id: Id, why: NotGranted) {
+    pub(super) fn fail(&mut self, core: &mut Core, id: Id, why: NotGranted) {
         if self.waiters.contains_key(&id) {
-            self.abandon(core, now, id);
+            self.abandon(core, id);
             core.effects.push(Effect::NotGranted { id, why });
         }
     }
 
     /// Gives up the place of a waiter, or what it was granted meanwhile.
-    pub(super) fn abandon(&mut self, core: &mut Core, now: Time, id: Id) {
+    pub(super) fn abandon(&mut self, core: &mut Core, id: Id) {
         let Some(waiter) = self.remove_waiter(core, id) else { return };
-        let until = now + waiter.spec.liveness + waiter.spec.buffer;
+        let until = core.now + waiter.spec.liveness + waiter.spec.buffer;
         match waiter.trace {
             Trace::None => {}
             Trace::Unlikely if waiter.request.is_none() => {
-                self.give_back(core, now, id, Kind::LeaveBestEffort, None, until);
+                self.give_back(core, id, Kind::LeaveBestEffort, None, until);
             }
-            Trace::Unlikely | Trace::Likely => self.give_back(core, now, id, Kind::Leave, None, until),
+            Trace::Unlikely | Trace::Likely => self.give_back(core, id, Kind::Leave, None, until),
         }
     }
 

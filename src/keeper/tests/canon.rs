@@ -276,6 +276,7 @@ impl World {
 fn machine(notes: &mut Notes, machine: &Machine) {
     let Machine { core, prefix: _, locks, kept, questions, closed, closing } = machine;
     let Core {
+        now: _,
         client: _,
         random: _,
         connected,
