@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::handle::Message;
 use super::inbox::Outbox;
-use super::machine::{ANSWER_TIMEOUT, RequestId};
-use super::routes::{Effect, Event, Found, Line, Shape};
+use super::machine::ANSWER_TIMEOUT;
+use super::routes::{Effect, Event, Found, Line, Shape, tag};
 use super::sleep::{Lookout, Watched};
 use crate::clock::Time;
 use crate::credentials::{Answer, LOGIN_PAUSE};
 use crate::error::ConnectError;
-use crate::server::{Endpoint, Facts, Node, Said, Slot, Target, Wire};
+use crate::server::{Endpoint, Facts, Node, Said, Target, Wire};
 use crate::thread;
 
 /// While so many requests are unanswered on a connection, others wait (`machine/unsent.rs`). Enough to keep a server
@@ -105,7 +105,7 @@ impl Network {
             }
             Effect::Replicas { line, keys, replicas, within } => {
                 if let Some(wire) = self.wires.get_mut(&line) {
-                    wire.wait_replicas(0, &keys, replicas, within);
+                    wire.wait_replicas(&keys, replicas, within);
                 }
             }
             Effect::Drop { line } => {
@@ -207,30 +207,11 @@ impl Network {
     pub(super) fn receive(&mut self, line: Line) {
         let Some(wire) = self.wires.get_mut(&line) else { return };
         let received = wire.receive(&mut self.said);
-        self.events.extend(self.said.drain(..).map(|said| match said {
-            Said::Reply { tag, call, reply } => {
-                let (slot, request) = untag(tag);
-                Event::Replied { line, slot, request, call, reply }
-            }
-            Said::Push(push) => Event::Pushed { line, push },
-            Said::Subscribed(channel) => Event::Subscribed { line, channel },
-            Said::NotSubscribed { channel, reply } => Event::NotSubscribed { line, channel, reply },
-            Said::Unsubscribed(channel) => Event::Unsubscribed { line, channel },
-            Said::Replicas { result, .. } => Event::Replicas { line, result },
-        }));
+        self.events.extend(self.said.drain(..).map(|said| Event::Said { line, said }));
         if let Err(cause) = received {
             self.events.push(Event::Ended { line, cause });
         }
     }
-}
-
-/// Requests are numbered for each slot. A keeper does not live long enough for 2^48 of them.
-fn tag(slot: Slot, RequestId(request): RequestId) -> u64 {
-    u64::from(slot) << 48 | request
-}
-
-fn untag(tag: u64) -> (Slot, RequestId) {
-    ((tag >> 48) as Slot, RequestId(tag & ((1 << 48) - 1)))
 }
 
 fn endpoint(target: &Target, node: Option<&Node>) -> Endpoint {

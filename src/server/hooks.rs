@@ -94,7 +94,7 @@ pub(crate) fn converse(questions: &[u8], bytes: &[u8], size: usize) -> (Vec<Stri
             1 => pairing.request(For::Tag(tag), request(true), false, &mut out),
             2 => pairing.subscription(&"c".into()),
             _ => {
-                let of = For::Replicas { tag, replicas: 1, within: Duration::from_secs(1) };
+                let of = For::Replicas { replicas: 1, within: Duration::from_secs(1) };
                 pairing.request(of, request(false), false, &mut out);
             }
         }

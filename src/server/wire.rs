@@ -22,7 +22,7 @@ use crate::memory::GiveBack as _;
 use crate::protocol::{self, LockKeys, Push, Refusal, SCRIPTS, Value as _};
 
 /// An event of a connection.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 #[allow(clippy::large_enum_variant)] // The large one is the usual one.
 pub(crate) enum Said {
     /// The reply to a request, with the request: another node may have to be asked.
@@ -39,11 +39,8 @@ pub(crate) enum Said {
     },
     /// By the server itself, when a slot leaves it.
     Unsubscribed(Arc<str>),
-    Replicas {
-        #[allow(dead_code)] // The tests of the wire look at it; the keeper asks one question at a time.
-        tag: u64,
-        result: Result<u32, Refusal>,
-    },
+    /// This many replicas have the writes from before the question.
+    Replicas(Result<u32, Refusal>),
 }
 
 /// The outcome of a request.
@@ -101,7 +98,7 @@ impl Wire {
 
     /// Asks how many replicas have all earlier writes, once there are enough or the time is over. This connection
     /// blocks at the server meanwhile.
-    pub(crate) fn wait_replicas(&mut self, tag: u64, keys: &Arc<LockKeys>, replicas: u32, within: Duration) {
+    pub(crate) fn wait_replicas(&mut self, keys: &Arc<LockKeys>, replicas: u32, within: Duration) {
         // WAIT is about what its own connection wrote: so write something, after all that it is about. To leave the
         // queue on nobody's behalf prolongs the life of the keys, and is replicated.
         let leave = protocol::LeaveRequest {
@@ -111,7 +108,7 @@ impl Wire {
         };
         let call = protocol::Request::Leave(leave);
         let request = Request { call, channel: "".into(), asking: false };
-        self.pairing.request(For::Replicas { tag, replicas, within }, request, false, &mut self.stream.out);
+        self.pairing.request(For::Replicas { replicas, within }, request, false, &mut self.stream.out);
     }
 
     /// How many requests have no answer yet.
@@ -167,9 +164,7 @@ enum Awaited {
     Asking,
     Subscription(Arc<str>),
     Login,
-    Replicas {
-        tag: u64,
-    },
+    Replicas,
 }
 
 /// What a reply is for.
@@ -177,7 +172,6 @@ pub(super) enum For {
     Tag(u64),
     /// WAIT comes after it.
     Replicas {
-        tag: u64,
         replicas: u32,
         within: Duration,
     },
@@ -285,33 +279,33 @@ impl Pairing {
             (Awaited::Subscription(_), None) => {
                 return Err(format!("the server answers a subscription with {}", short(value)));
             }
-            (Awaited::Replicas { tag }, error) => {
+            (Awaited::Replicas, error) => {
                 let result = match (value, error) {
                     (Value::Int(have), _) => Ok((*have).try_into().unwrap_or(0)),
                     (_, Some(error)) => Err(Refusal::Temporary((&*error).into())),
                     _ => Err(not_understood(value)),
                 };
-                Some(Said::Replicas { tag, result })
+                Some(Said::Replicas(result))
             }
         })
     }
 
     fn answered(&mut self, of: For, call: protocol::Request, reply: Reply, out: &mut Vec<u8>) -> Option<Said> {
-        let (tag, replicas, within) = match of {
+        let (replicas, within) = match of {
             For::Tag(tag) => return Some(Said::Reply { tag, call, reply }),
-            For::Replicas { tag, replicas, within } => (tag, replicas, within),
+            For::Replicas { replicas, within } => (replicas, within),
         };
         let refusal = match reply {
             Reply::Result(Ok(_)) => {
                 put(out, &["WAIT", &replicas.to_string(), &within.as_millis().max(1).to_string()]);
-                self.awaited.push_back(Awaited::Replicas { tag });
+                self.awaited.push_back(Awaited::Replicas);
                 return None;
             }
             Reply::Result(Err(refusal)) => refusal,
             Reply::Replica(cause) => Refusal::Temporary(cause),
             Reply::Elsewhere { .. } => Refusal::Temporary("its slot moved to another node".into()),
         };
-        Some(Said::Replicas { tag, result: Err(refusal) })
+        Some(Said::Replicas(Err(refusal)))
     }
 }
 

@@ -191,6 +191,12 @@ impl Core {
         (silent >= WORTH_A_WORD).then(|| format!("the server has not answered for {}", brief(&silent)).into())
     }
 
+    /// The server refuses something: when it is to be asked again.
+    pub(super) fn refused(&mut self) -> Time {
+        self.refusals = self.refusals.saturating_add(1);
+        self.now + self.back_off()
+    }
+
     pub(super) fn back_off(&mut self) -> Duration {
         // 10 ms, doubled up to about a second, half of it random, so that many clients do not ask in step.
         let ceiling = 10_u64 << self.refusals.min(7);

@@ -22,8 +22,7 @@ impl Machine {
     /// The server answers a request with an error.
     pub(super) fn on_refusal(&mut self, what: What, name: &Arc<str>, refusal: &Refusal) {
         self.core.cause = Some(refusal.cause().clone());
-        self.core.refusals = self.core.refusals.saturating_add(1);
-        let again = self.core.now + self.core.back_off();
+        let again = self.core.refused();
         let soon = self.core.in_time(again);
         let fault = match refusal {
             Refusal::WrongType(message) => Some(Fault::WrongType { name: name.clone(), message: message.clone() }),

@@ -66,8 +66,7 @@ impl LockMachine {
             None => self.confirm(core, id, token),
             Some(shortage) => {
                 waiter.shortage = Some(shortage);
-                core.refusals = core.refusals.saturating_add(1);
-                let again = core.now + core.back_off();
+                let again = core.refused();
                 core.timers.set(Timer::Acquire(id), again);
             }
         }
@@ -80,8 +79,7 @@ impl LockMachine {
         match shortage(result, lease.spec.replicas) {
             None => self.prolonged(core, id, term),
             Some(shortage) => {
-                core.refusals = core.refusals.saturating_add(1);
-                let again = core.now + core.back_off();
+                let again = core.refused();
                 let again = core.in_time(again);
                 self.renew_refused(core, id, again, &shortage);
             }

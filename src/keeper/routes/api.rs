@@ -6,12 +6,23 @@ use std::time::Duration;
 use crate::clock::Time;
 use crate::error::ConnectError;
 use crate::keeper::machine::{self, RequestId};
-use crate::protocol::{LockKeys, Push, Refusal, Request};
-use crate::server::{Facts, Node, Previous, Reply, Slot, SlotMap};
+use crate::protocol::{LockKeys, Request};
+use crate::server::{Facts, Node, Previous, Said, Slot, SlotMap};
 
 /// One attempt to connect or to ask a node, and the connection that results from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Line(pub(crate) u64);
+
+/// The number of a request on a connection. Requests are numbered for each slot, and a keeper does not live long enough
+/// for 2^48 of them.
+pub(crate) fn tag(slot: Slot, RequestId(request): RequestId) -> u64 {
+    u64::from(slot) << 48 | request
+}
+
+/// The slot and the request of this number.
+pub(super) fn untag(tag: u64) -> (Slot, RequestId) {
+    ((tag >> 48) as Slot, RequestId(tag & ((1 << 48) - 1)))
+}
 
 /// How the servers of the locks are found.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -87,35 +98,10 @@ pub(crate) enum Event {
         line: Line,
         found: Found,
     },
-    Replied {
+    /// A server has said this.
+    Said {
         line: Line,
-        slot: Slot,
-        request: RequestId,
-        call: Request,
-        reply: Reply,
-    },
-    Subscribed {
-        line: Line,
-        channel: Arc<str>,
-    },
-    NotSubscribed {
-        line: Line,
-        channel: Arc<str>,
-        reply: Reply,
-    },
-    /// By the server itself, when a slot leaves it.
-    Unsubscribed {
-        line: Line,
-        channel: Arc<str>,
-    },
-    Pushed {
-        line: Line,
-        push: Push,
-    },
-    /// This many replicas have the writes from before the question.
-    Replicas {
-        line: Line,
-        result: Result<u32, Refusal>,
+        said: Said,
     },
     Ended {
         line: Line,

@@ -37,7 +37,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use self::api::{Effect, Event, Found, Line, Note, Shape};
+use self::api::untag;
+pub(crate) use self::api::{Effect, Event, Found, Line, Note, Shape, tag};
 use self::first::First;
 use self::peers::{Link, Role};
 use self::replicas::Question;
@@ -47,7 +48,7 @@ use super::machine;
 use super::timers::Timers;
 use crate::clock::Time;
 use crate::protocol::{ClientId, Refusal};
-use crate::server::{Node, Slot, SlotMap, slot_of};
+use crate::server::{Node, Said, Slot, SlotMap, slot_of};
 
 /// The minimum time for connecting: a lost packet must not outlast a short lease, nor a slow network fail.
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
@@ -176,18 +177,24 @@ impl Routes {
             Event::Ready { line, facts } => self.ready(now, line, facts),
             Event::Failed { line, error } => self.failed(now, line, error),
             Event::Found { line, found } => self.found(now, line, found),
-            Event::Replied { line, slot, request, call, reply } => self.replied(now, line, slot, request, call, reply),
-            Event::Subscribed { line, channel } => self.subscribed(now, line, &channel),
-            Event::NotSubscribed { line, channel, reply } => self.not_subscribed(now, line, &channel, reply),
-            Event::Unsubscribed { line, channel } => self.unsubscribed(now, line, &channel),
-            Event::Pushed { line, push } => self.pushed(line, push),
-            Event::Replicas { line, result } => self.replicas_answered(now, line, result),
+            Event::Said { line, said } => self.said(now, line, said),
             Event::Ended { line, cause } => self.ended(now, line, &cause),
             Event::Tick => {
                 while let Some(timer) = self.timers.pop(now) {
                     self.on_timer(now, timer);
                 }
             }
+        }
+    }
+
+    fn said(&mut self, now: Time, line: Line, said: Said) {
+        match said {
+            Said::Reply { tag, call, reply } => self.replied(now, line, untag(tag), call, reply),
+            Said::Push(push) => self.pushed(line, push),
+            Said::Subscribed(channel) => self.subscribed(now, line, &channel),
+            Said::NotSubscribed { channel, reply } => self.not_subscribed(now, line, &channel, reply),
+            Said::Unsubscribed(channel) => self.unsubscribed(now, line, &channel),
+            Said::Replicas(result) => self.replicas_answered(now, line, result),
         }
     }
 

@@ -130,8 +130,7 @@ impl Routes {
         &mut self,
         now: Time,
         line: Line,
-        slot: Slot,
-        request: RequestId,
+        (slot, request): (Slot, RequestId),
         call: Request,
         reply: Reply,
     ) {

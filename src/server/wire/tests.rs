@@ -65,7 +65,7 @@ fn said(wire: &mut Wire) -> (Vec<String>, Option<String>) {
         Said::Subscribed(channel) => format!("subscribed {channel}"),
         Said::NotSubscribed { channel, reply: of } => format!("not subscribed {channel}: {}", reply(of)),
         Said::Unsubscribed(channel) => format!("unsubscribed {channel}"),
-        Said::Replicas { tag, result } => format!("{tag}: {result:?}"),
+        Said::Replicas(result) => format!("replicas: {result:?}"),
     };
     (said.iter().map(short).collect(), end.map(|end| end.to_string()))
 }
@@ -255,7 +255,7 @@ fn messages_that_mean_nothing_are_passed_over() {
 #[test]
 fn replicas_are_asked_after_something_was_written() {
     let (mut wire, mut theirs) = pair();
-    wire.wait_replicas(1, &keys(), 2, Duration::from_millis(1500));
+    wire.wait_replicas(&keys(), 2, Duration::from_millis(1500));
     assert_eq!(wire.flush(), Ok(true));
     assert!(arrived(&mut theirs).contains("digest-of-leave"));
     theirs.write_all(&LEFT).unwrap();
@@ -263,22 +263,22 @@ fn replicas_are_asked_after_something_was_written() {
     assert_eq!(wire.flush(), Ok(true));
     assert_eq!(arrived(&mut theirs), "*3\r\n$4\r\nWAIT\r\n$1\r\n2\r\n$4\r\n1500\r\n");
     theirs.write_all(b":1\r\n").unwrap();
-    assert_eq!(said(&mut wire), (vec!["1: Ok(1)".into()], None));
+    assert_eq!(said(&mut wire), (vec!["replicas: Ok(1)".into()], None));
 
     for (answer, result) in [
         ("-NOPERM no\r\n", "Err(Denied(\"NOPERM no; docs/guide.md lists the rights that are needed\"))"),
         ("-READONLY a\r\n", "Err(Temporary(\"READONLY a\"))"),
         ("-MOVED 1 h:1\r\n", "Err(Temporary(\"its slot moved to another node\"))"),
     ] {
-        wire.wait_replicas(2, &keys(), 1, Duration::ZERO);
+        wire.wait_replicas(&keys(), 1, Duration::ZERO);
         theirs.write_all(answer.as_bytes()).unwrap();
-        assert_eq!(said(&mut wire), (vec![format!("2: {result}")], None));
+        assert_eq!(said(&mut wire), (vec![format!("replicas: {result}")], None));
     }
     for (answer, result) in [("-ERR a\r\n", "Temporary(\"ERR a\")"), ("+a\r\n", "Permanent(\"a reply that is not")] {
-        wire.wait_replicas(3, &keys(), 1, Duration::ZERO);
+        wire.wait_replicas(&keys(), 1, Duration::ZERO);
         theirs.write_all(&[&**LEFT, answer.as_bytes()].concat()).unwrap();
         let (said, _) = said(&mut wire);
-        assert!(said[0].starts_with(&format!("3: Err({result}")), "{said:?}");
+        assert!(said[0].starts_with(&format!("replicas: Err({result}")), "{said:?}");
     }
 }
 

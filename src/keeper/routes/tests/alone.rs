@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::clock::Time;
 use crate::error::ConnectError;
 use crate::keeper::machine::{self, RequestId};
-use crate::keeper::routes::{Effect, Event, Found, Line, Routes, Shape};
+use crate::keeper::routes::{Effect, Event, Found, Line, Routes, Shape, tag};
 use crate::protocol::{self, ClientId, LeaveRequest, LockKeys, Memory, Refusal, Request, WireId};
-use crate::server::{Facts, Node, Previous, Reply, Slot, SlotMap, slot_of};
+use crate::server::{Facts, Node, Previous, Reply, Said, Slot, SlotMap, slot_of};
 
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -200,8 +200,12 @@ impl Alone {
         line
     }
 
+    pub(super) fn hear(&mut self, line: Line, said: Said) {
+        self.handle(Event::Said { line, said });
+    }
+
     pub(super) fn confirm(&mut self, line: Line, name: &str) {
-        self.handle(Event::Subscribed { line, channel: channel(name) });
+        self.hear(line, Said::Subscribed(channel(name)));
     }
 
     /// The machine of `x` asks something; the line that it goes over.
@@ -217,7 +221,7 @@ impl Alone {
 
     pub(super) fn reply(&mut self, line: Line, request: u64, reply: Reply) {
         let slot = self.routes.slot("x");
-        self.handle(Event::Replied { line, slot, request: RequestId(request), call: call(), reply });
+        self.hear(line, Said::Reply { tag: tag(slot, RequestId(request)), call: call(), reply });
     }
 
     pub(super) fn answer(&mut self, line: Line, request: u64) {

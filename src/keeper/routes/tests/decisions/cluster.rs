@@ -4,7 +4,7 @@ use super::*;
 use crate::keeper::machine::RequestId;
 use crate::keeper::routes::{Effect, Event};
 use crate::protocol::Refusal;
-use crate::server::{Facts, Node, Reply};
+use crate::server::{Facts, Node, Reply, Said};
 
 #[test]
 fn slot_of_a_cluster_has_a_channel_of_its_own_before_its_route_opens() {
@@ -20,7 +20,7 @@ fn slot_of_a_cluster_has_a_channel_of_its_own_before_its_route_opens() {
     assert!(alone.told().is_empty(), "that is another's channel");
     alone.confirm(line, "x");
     assert_eq!(alone.told(), ["connected"]);
-    alone.handle(Event::Pushed { line, push: push(Y) });
+    alone.hear(line, Said::Push(push(Y)));
     let slot_of_push = alone.effects().into_iter().find_map(|effect| match effect {
         Effect::Tell { slot, .. } => Some(slot),
         _ => None,
@@ -100,7 +100,7 @@ fn denied_channel_closes_its_own_slot_alone_and_is_asked_for_again_with_pauses()
     let denied = || Reply::Result(Err(Refusal::Denied("NOPERM".into())));
     let mut pauses = Vec::new();
     for _ in 0..8 {
-        alone.handle(Event::NotSubscribed { line, channel: channel(Y), reply: denied() });
+        alone.hear(line, Said::NotSubscribed { channel: channel(Y), reply: denied() });
         let effects = alone.effects();
         assert_eq!(dropped(&effects), [], "the connection stays");
         let told: Vec<_> = effects.iter().filter_map(told).collect();
@@ -132,7 +132,7 @@ fn moved_slot_is_followed_at_once_and_the_second_time_after_a_search() {
     alone.handle(Event::Ready { line: second, facts: facts("other") });
     alone.effects();
     // The second node sends back to the first.
-    alone.handle(Event::NotSubscribed { line: second, channel: channel("x"), reply: moved(1) });
+    alone.hear(second, Said::NotSubscribed { channel: channel("x"), reply: moved(1) });
     let asked = loop {
         let (_, effects) = alone.wait();
         assert!(!effects.iter().any(|effect| matches!(effect, Effect::Subscribe { .. })), "{effects:?}");
@@ -233,7 +233,7 @@ fn slot_that_goes_elsewhere_waits_for_what_was_asked_where_it_was_expected() {
 fn slot_that_leaves_its_node_is_looked_for() {
     let (mut alone, line) = Alone::open_cluster();
     alone.effects();
-    alone.handle(Event::Unsubscribed { line, channel: channel("x") });
+    alone.hear(line, Said::Unsubscribed(channel("x")));
     assert_eq!(alone.told(), ["disconnected: its slot left the node"]);
     let mut asked = alone.asked();
     while asked.is_empty() {

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::keeper::machine::RequestId;
-use crate::keeper::routes::{Effect, Event, Note, Shape};
+use crate::keeper::routes::{Effect, Event, Note, Shape, tag};
 use crate::protocol::{self};
-use crate::server::{Facts, Reply};
+use crate::server::{Facts, Reply, Said};
 
 #[test]
 fn route_opens_when_the_connection_is_set_up() {
@@ -127,17 +127,16 @@ fn connection_that_ends_is_made_again_and_the_next_one_kills_it() {
     assert_eq!((previous, channel.as_deref()), (facts("run").run, Some("fairlock:client:client")));
     assert_ne!(next, line);
     // Reports of the old line change nothing.
+    let said = |said| Event::Said { line, said };
     for event in [
-        Event::Replied {
-            line,
-            slot: 0,
-            request: RequestId(1),
+        said(Said::Reply {
+            tag: tag(0, RequestId(1)),
             call: call(),
             reply: Reply::Result(Ok(protocol::Reply::sample())),
-        },
-        Event::Pushed { line, push: push("x") },
+        }),
+        said(Said::Push(push("x"))),
         Event::Ended { line, cause: "gone".into() },
-        Event::Unsubscribed { line, channel: "fairlock:client:client".into() },
+        said(Said::Unsubscribed("fairlock:client:client".into())),
     ] {
         alone.handle(event);
         assert!(alone.effects().is_empty());

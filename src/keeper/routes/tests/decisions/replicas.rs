@@ -4,7 +4,7 @@ use super::*;
 use crate::keeper::machine::RequestId;
 use crate::keeper::routes::{Effect, Event, Line};
 use crate::protocol::Refusal;
-use crate::server::Facts;
+use crate::server::{Facts, Said};
 
 fn replicate(alone: &mut Alone, request: u64, replicas: u32, within: u64) -> Vec<Effect> {
     let keys = call().keys().clone();
@@ -27,11 +27,11 @@ fn questions_to_replicas_go_together_over_a_connection_of_their_own() {
     assert!(
         matches!(alone.effects()[..], [Effect::Replicas { line: l, replicas: 1, within, .. }] if l == line && within == ms(300))
     );
-    alone.handle(Event::Replicas { line, result: Ok(1) });
+    alone.hear(line, Said::Replicas(Ok(1)));
     let effects = alone.effects();
     assert_eq!(effects.iter().filter_map(told).collect::<Vec<_>>(), ["1 replicated to 1"]);
     assert!(matches!(effects[1], Effect::Replicas { replicas: 2, within, .. } if within == ms(200)), "{effects:?}");
-    alone.handle(Event::Replicas { line, result: Ok(2) });
+    alone.hear(line, Said::Replicas(Ok(2)));
     assert_eq!(alone.told(), ["2 replicated to 2", "3 replicated to 2"]);
     assert!(matches!(replicate(&mut alone, 4, 1, 300)[..], [Effect::Replicas { line: l, .. }] if l == line));
 }
@@ -74,7 +74,7 @@ fn replicas_that_cannot_be_asked_are_a_refusal() {
     };
     fail(4, &|alone, line| (ready(alone, line), alone.handle(Event::Ended { line, cause: "gone".into() })).1, "gone");
     let rejected = || Err(Refusal::Permanent("what".into()));
-    fail(5, &|alone, line| (ready(alone, line), alone.handle(Event::Replicas { line, result: rejected() })).1, "what");
+    fail(5, &|alone, line| (ready(alone, line), alone.hear(line, Said::Replicas(rejected()))).1, "what");
 }
 
 #[test]

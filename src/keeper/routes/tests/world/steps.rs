@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::super::alone::{call, denied, facts, node, refused};
 use super::{Asked, Attempt, Connection, Health, NAMES, Said, Server, World, ms};
 use crate::keeper::machine::RequestId;
-use crate::keeper::routes::{Event, Found, Line, Peer};
+use crate::keeper::routes::{Event, Found, Line, Peer, tag};
 use crate::protocol::{self, Refusal};
+use crate::server;
 use crate::server::{Facts, Reply, Slot, SlotMap, slot_of};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -194,26 +195,26 @@ impl World {
         let Some(said) = connection.back.pop_front() else {
             return self.feed(Event::Ended { line, cause: "broken".into() });
         };
-        let event = match said {
+        let said = match said {
             Said::Reply { slot, request, reply } => {
                 // An answer to a request that is not awaited any more tells nothing about the slot.
                 if self.machines[&slot].awaited.contains(&request) {
                     self.learn(slot, server, &reply);
                 }
-                Event::Replied { line, slot, request, call: call(), reply }
+                server::Said::Reply { tag: tag(slot, request), call: call(), reply }
             }
-            Said::Subscribed(channel) => Event::Subscribed { line, channel },
+            Said::Subscribed(channel) => server::Said::Subscribed(channel),
             Said::NotSubscribed(channel, reply) => {
                 let slot = self.owner.keys().copied().find(|slot| channel_of(*slot) == channel);
                 // Neither does a refusal of a subscription that the route has left behind.
                 let peer = Peer::Node(node(server as u16));
                 let here = |slot: &Slot| self.routes.routes[slot].peer.as_ref() == Some(&peer);
                 slot.filter(here).into_iter().for_each(|slot| self.learn(slot, server, &reply));
-                Event::NotSubscribed { line, channel, reply }
+                server::Said::NotSubscribed { channel, reply }
             }
-            Said::Unsubscribed(channel) => Event::Unsubscribed { line, channel },
+            Said::Unsubscribed(channel) => server::Said::Unsubscribed(channel),
         };
-        self.feed(event);
+        self.feed(Event::Said { line, said });
     }
 
     /// A server has said who serves this slot.
