@@ -7,7 +7,6 @@
 -- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut claim recorded longest longest_next
 -- SETS: keep_us its_id
 do
-  local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
   local stands = holder ~= '' or waiting > 0
   if waiting == 0 then live_until = 0 end
   if holder == '' then holder_end, holder_token, holder_ticket, broken, cut, claim = 0, 0, 0, 0, 0, 0 end
@@ -40,8 +39,7 @@ do
   end
 
   -- A user may lack the right to a command. The commands after the first write are made sure of before it, because a
-  -- place or lease that is written by half looks like a loss of data to everybody else. Redis 6 cannot be asked.
-  local may = redis.acl_check_cmd
+  -- place or lease that is written by half looks like a loss of data to everybody else.
   local denied = may and (adds and not may('ZADD', waiters, 0, '') and 'zadd'
     or #leaving > 0 and not may('ZREM', waiters, '') and 'zrem'
     or #gone > 0 and not may('HDEL', lock, '') and 'hdel'

@@ -8,7 +8,8 @@
 local their_token, force = tonumber(ARGV[1]), ARGV[2]
 -- keys: the keys of one lock, in the order in which every script declares them, and the forms of what is packed.
 -- SETS: call max min lock waiters VERSION CLIENT_OF BAD_ID BAD_TEXT SESSION MEMORY SEAT
--- SETS: LEASE LIVENESS CHANNEL SECRET LABEL OWNER HISTORY PAST PAST_MS HOUR_US DAY_US joining lenient
+-- SETS: LEASE LIVENESS CHANNEL SECRET LABEL OWNER HISTORY PAST PAST_MS HOUR_US DAY_US SLACK_US may
+-- SETS: joining lenient
 local call, max, min = redis.call, math.max, math.min -- a local is found faster
 local lock, waiters = KEYS[1], KEYS[2]
 local VERSION = 2 -- of the layout
@@ -22,6 +23,8 @@ local LEASE, LIVENESS, CHANNEL, SECRET, LABEL, OWNER = 1, 2, 3, 4, 5, 6 -- the p
 -- request that names a key which is not there, and most locks have no history.
 local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000' -- how many grants it has, and how long it lives unused
 local HOUR_US, DAY_US = 3600000000, 86400000000
+local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
+local may = redis.acl_check_cmd -- whether the user has a right; Redis 6 cannot be asked
 -- Only an acquire sets these: whether it may add a waiter, and whether the script goes on when memory is short.
 local joining, lenient = false, true
 -- begin: the parts with which every verb that writes begins.
@@ -235,7 +238,6 @@ end
 -- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut claim recorded longest longest_next
 -- SETS: keep_us its_id
 do
-  local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
   local stands = holder ~= '' or waiting > 0
   if waiting == 0 then live_until = 0 end
   if holder == '' then holder_end, holder_token, holder_ticket, broken, cut, claim = 0, 0, 0, 0, 0, 0 end
@@ -281,8 +283,7 @@ end
   end
 
   -- A user may lack the right to a command. The commands after the first write are made sure of before it, because a
-  -- place or lease that is written by half looks like a loss of data to everybody else. Redis 6 cannot be asked.
-  local may = redis.acl_check_cmd
+  -- place or lease that is written by half looks like a loss of data to everybody else.
   local denied = may and (adds and not may('ZADD', waiters, 0, '') and 'zadd'
     or #leaving > 0 and not may('ZREM', waiters, '') and 'zrem'
     or #gone > 0 and not may('HDEL', lock, '') and 'hdel'

@@ -4,10 +4,12 @@
 //!
 //! `STEPS=n` sets how many steps are taken. What failed once is kept in `regressions.txt`, step by step.
 //!
-//! `recovery.rs` and `mixed_settings.rs` have single cases on the scripts alone, which say what is promised.
+//! `recovery.rs` and `mixed_settings.rs` have single cases on the scripts alone, which say what is promised, and
+//! `common_case.rs` compares the short cuts of the scripts with the rest of them.
 
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
+mod common_case;
 mod mixed_settings;
 #[path = "mod.rs"]
 mod model;
