@@ -61,11 +61,6 @@ impl Limit {
 /// Why rows miss their limits, in a word and in full.
 pub const REASONS: &[(&str, &str)] = &[
     (
-        SMALL,
-        "half of an uncontended release is what its four commands cost in any script (benches/RESULTS.md has what was \
-         tried for the rest); every contended verb keeps to it",
-    ),
-    (
         WAKE_UPS,
         "a waiter is granted the lock by a message to its keeper, which wakes it; the same scripts over bare sockets take \
          about four fifths of that (docs/design.md has the ways that were tried). From run to run redis-fifo-lock takes \
@@ -87,17 +82,15 @@ pub const REASONS: &[(&str, &str)] = &[
          decides that for either lock; the rows with the same placement for both judge the locks",
     ),
 ];
-const SMALL: &str = "a small script";
 const WAKE_UPS: &str = "wake-ups";
 const SCRIPTS: &str = "scripts";
 const KEEPER: &str = "through the keeper";
 const PLACEMENT: &str = "placement";
 
 pub const LIMITS: &[Limit] = &[
-    most("server time of a contended cycle, pipelined", "×", 0.65),
-    most("server time of a contended cycle, after idle gaps", "×", 0.7),
-    most("server time of the slowest verb, pipelined", "×", 0.8).short(0.92, SMALL),
-    most("server time of the slowest verb, after idle gaps", "×", 0.8).short(0.86, SMALL),
+    most("server time of an uncontended acquire and release, pipelined", "×", 0.8),
+    most("server time of a contended cycle, pipelined", "×", 0.97),
+    most("server time of an uncontended acquire and release, after idle gaps", "×", 0.9),
     most("cycle, blocking caller, split", "×", 1.15).short(1.45, KEEPER),
     most("cycle, blocking caller, same core", "×", 1.25).short(1.64, KEEPER),
     most("cycle, blocking caller, free", "×", 1.15).short(1.59, KEEPER),
