@@ -52,14 +52,16 @@ end
 if holder ~= id then
   contender, terms, ends = id, {lease_us, liveness_us, channel, secret, label, owner}, now + lease_us
   if as_claim == '1' then ends = min(ends, now + liveness_us) end
-  queued = joining and waiting > 0 and tonumber(call('ZSCORE', waiters, id))
+  -- A client without a session has no waiters.
+  local own_session = joining and waiting > 0 and call('HGET', lock, client .. '.')
+  queued = own_session and tonumber(call('ZSCORE', waiters, id))
   if joining and seat_ticket > 0 then place = seat_ticket end
   -- An acquire that was executed late, after a loss, may have been given a later ticket.
   if queued then place, moves = min(place, queued), place < queued end
   if joining and place == math.huge and waiting >= room then
     -- Dead waiters take up no room. Those of a client that asks are alive.
-    if waiting > 0 and call('HGET', lock, client .. '.') then
-      -- include refresh: client, liveness_us, buffer_us, heartbeat_us
+    if own_session then
+      -- include refresh: client, own_session, liveness_us, buffer_us, heartbeat_us
     end
     -- include heads: place
   end
@@ -72,7 +74,7 @@ if holder ~= id then
     end
     if waiting > 0 or holder ~= '' or now < recover_until then
       -- The caller will wait, or other waiters of its client do: this is a sign of life of their session.
-      -- include refresh: client, liveness_us, buffer_us, heartbeat_us
+      -- include refresh: client, own_session, liveness_us, buffer_us, heartbeat_us
     end
   end
 end

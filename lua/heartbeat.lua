@@ -13,24 +13,25 @@ local seat = ''
 local own_pace, left_us, last_token = heartbeat_us, known_longest, known_token
 -- include restore: known_…, own_pace, left_us, last_token
 
-local first, missing
+local first, rank, missing
 for i = 6, #ARGV do
   local id = ARGV[i]
   if string.match(id, CLIENT_OF) ~= client then return redis.error_reply(BAD_ID) end
   if id == holder then
     missing = missing or cut == 1
-  elseif waiting > 0 and call('ZSCORE', waiters, id) then
-    first = first or id
   else
-    missing = true
+    local its_rank = waiting > 0 and call('ZRANK', waiters, id)
+    if its_rank then first, rank = first or id, rank or its_rank else missing = true end
   end
 end
 if first then
-  -- include refresh: client, liveness_us, buffer_us, heartbeat_us
+  local own_session = call('HGET', lock, client .. '.')
+  -- include refresh: client, own_session, liveness_us, buffer_us, heartbeat_us
 end
 -- include promote
 -- include commit
 
 local word, told = missing and 'unknown' or 'alive', {}
-if first and not missing and not leaving[first] then told = {'rank', call('ZRANK', waiters, first)} end
+-- Who left the queue stood before it.
+if first and not missing and not leaving[first] then told = {'rank', rank - #leaving} end
 -- include answer: the script ends

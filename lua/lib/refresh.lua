@@ -1,8 +1,7 @@
 -- refresh: records a sign of life from the session of `client`, which counts as alive until its end on the lock clock.
--- NEEDS: client waiting liveness_us buffer_us heartbeat_us now
+-- NEEDS: client own_session liveness_us buffer_us heartbeat_us now
 -- SETS: sessions live_until pace pace_until
 do
-  local own_session = waiting > 0 and call('HGET', lock, client .. '.')
   local until_now, count = struct.unpack(SESSION, own_session or string.rep('\0', 24))
   local session_end = max(until_now, now + liveness_us + buffer_us)
   sessions[client] = {session_end, count, heartbeat_us}

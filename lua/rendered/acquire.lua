@@ -248,18 +248,19 @@ end
 if holder ~= id then
   contender, terms, ends = id, {lease_us, liveness_us, channel, secret, label, owner}, now + lease_us
   if as_claim == '1' then ends = min(ends, now + liveness_us) end
-  queued = joining and waiting > 0 and tonumber(call('ZSCORE', waiters, id))
+  -- A client without a session has no waiters.
+  local own_session = joining and waiting > 0 and call('HGET', lock, client .. '.')
+  queued = own_session and tonumber(call('ZSCORE', waiters, id))
   if joining and seat_ticket > 0 then place = seat_ticket end
   -- An acquire that was executed late, after a loss, may have been given a later ticket.
   if queued then place, moves = min(place, queued), place < queued end
   if joining and place == math.huge and waiting >= room then
     -- Dead waiters take up no room. Those of a client that asks are alive.
-    if waiting > 0 and call('HGET', lock, client .. '.') then
+    if own_session then
 -- refresh: records a sign of life from the session of `client`, which counts as alive until its end on the lock clock.
--- NEEDS: client waiting liveness_us buffer_us heartbeat_us now
+-- NEEDS: client own_session liveness_us buffer_us heartbeat_us now
 -- SETS: sessions live_until pace pace_until
 do
-  local own_session = waiting > 0 and call('HGET', lock, client .. '.')
   local until_now, count = struct.unpack(SESSION, own_session or string.rep('\0', 24))
   local session_end = max(until_now, now + liveness_us + buffer_us)
   sessions[client] = {session_end, count, heartbeat_us}
@@ -314,10 +315,9 @@ end
     if waiting > 0 or holder ~= '' or now < recover_until then
       -- The caller will wait, or other waiters of its client do: this is a sign of life of their session.
 -- refresh: records a sign of life from the session of `client`, which counts as alive until its end on the lock clock.
--- NEEDS: client waiting liveness_us buffer_us heartbeat_us now
+-- NEEDS: client own_session liveness_us buffer_us heartbeat_us now
 -- SETS: sessions live_until pace pace_until
 do
-  local own_session = waiting > 0 and call('HGET', lock, client .. '.')
   local until_now, count = struct.unpack(SESSION, own_session or string.rep('\0', 24))
   local session_end = max(until_now, now + liveness_us + buffer_us)
   sessions[client] = {session_end, count, heartbeat_us}

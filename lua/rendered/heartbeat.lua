@@ -180,24 +180,23 @@ do
   end
 end
 
-local first, missing
+local first, rank, missing
 for i = 6, #ARGV do
   local id = ARGV[i]
   if string.match(id, CLIENT_OF) ~= client then return redis.error_reply(BAD_ID) end
   if id == holder then
     missing = missing or cut == 1
-  elseif waiting > 0 and call('ZSCORE', waiters, id) then
-    first = first or id
   else
-    missing = true
+    local its_rank = waiting > 0 and call('ZRANK', waiters, id)
+    if its_rank then first, rank = first or id, rank or its_rank else missing = true end
   end
 end
 if first then
+  local own_session = call('HGET', lock, client .. '.')
 -- refresh: records a sign of life from the session of `client`, which counts as alive until its end on the lock clock.
--- NEEDS: client waiting liveness_us buffer_us heartbeat_us now
+-- NEEDS: client own_session liveness_us buffer_us heartbeat_us now
 -- SETS: sessions live_until pace pace_until
 do
-  local own_session = waiting > 0 and call('HGET', lock, client .. '.')
   local until_now, count = struct.unpack(SESSION, own_session or string.rep('\0', 24))
   local session_end = max(until_now, now + liveness_us + buffer_us)
   sessions[client] = {session_end, count, heartbeat_us}
@@ -401,7 +400,8 @@ end
 end
 
 local word, told = missing and 'unknown' or 'alive', {}
-if first and not missing and not leaving[first] then told = {'rank', call('ZRANK', waiters, first)} end
+-- Who left the queue stood before it.
+if first and not missing and not leaving[first] then told = {'rank', rank - #leaving} end
 -- answer: ends the script with its reply: a word, then names and values. The reply is one string with a MessagePack
 -- array, because for Redis an array of its own costs as much as the rest of a script.
 -- NEEDS: client word told again own_pace keep_us
