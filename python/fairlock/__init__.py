@@ -1,0 +1,73 @@
+"""Fair distributed locks on Redis: waiters are served strictly in the order in which they arrived.
+
+>>> client = fairlock.connect("redis://localhost")
+>>> with client.lock("reports:nightly").acquire(timeout=30, label="job 7") as held:
+...     work(token=held.token)
+"""
+
+from . import _interpreter as _interpreter  # first: it refuses sub-interpreters
+from ._client import Client, aconnect, connect
+from ._errors import (
+    AuthenticationError,
+    Busy,
+    Closed,
+    ConnectionError,
+    Error,
+    Forked,
+    InvalidOption,
+    LeaseBroken,
+    LockLost,
+    MissingRight,
+    NotTaken,
+    QueueFull,
+    Refused,
+    ReleaseUnknown,
+    Timeout,
+    Unavailable,
+)
+from ._held import AllHeld, AsyncAllHeld, AsyncHeld, AsyncLost, AsyncWaiting, Held, Lost, Waiting
+from ._keyed import KeyedMutex
+from ._lock import Acquire, AcquireAll, Lock
+from ._operation import Operation
+from ._state import Broken, History, Holder, LockState, PastGrant, QueuedWaiter
+
+__all__ = [
+    "Acquire",
+    "AcquireAll",
+    "AllHeld",
+    "AsyncAllHeld",
+    "AsyncHeld",
+    "AsyncLost",
+    "AsyncWaiting",
+    "AuthenticationError",
+    "Broken",
+    "Busy",
+    "Client",
+    "Closed",
+    "ConnectionError",
+    "Error",
+    "Forked",
+    "Held",
+    "History",
+    "Holder",
+    "InvalidOption",
+    "KeyedMutex",
+    "LeaseBroken",
+    "Lock",
+    "LockLost",
+    "LockState",
+    "Lost",
+    "MissingRight",
+    "NotTaken",
+    "Operation",
+    "PastGrant",
+    "QueueFull",
+    "QueuedWaiter",
+    "Refused",
+    "ReleaseUnknown",
+    "Timeout",
+    "Unavailable",
+    "Waiting",
+    "aconnect",
+    "connect",
+]

@@ -1,0 +1,315 @@
+"""Clients."""
+
+from __future__ import annotations
+
+import os
+from types import TracebackType
+from typing import Any, Callable, Dict, Iterable, Optional, Type, TypeVar, Union, overload
+
+from . import _native, _process
+from ._decorator import decorate
+from ._keyed import KeyedMutex
+from ._lock import AcquireAll, Lock
+from ._operation import run, wait
+from ._values import OfOneProcess, Seconds, seconds
+
+F = TypeVar("F", bound=Callable[..., Any])
+Path = Union[str, "os.PathLike[str]"]
+
+
+def _path(path: Optional[Path]) -> Optional[str]:
+    return None if path is None else os.fspath(path)
+
+
+def lock_options(
+    lease: Optional[Seconds] = None,
+    renew_every: Optional[Seconds] = None,
+    manual_renewal: bool = False,
+    notice: Optional[Seconds] = None,
+    liveness: Optional[Seconds] = None,
+    buffer: Optional[Seconds] = None,
+    max_hold: Optional[Seconds] = None,
+    confirm_grants: bool = False,
+    max_waiting: Optional[int] = None,
+    owner: Optional[str] = None,
+    label: Optional[str] = None,
+    replicas: Optional[int] = None,
+) -> Dict[str, Any]:
+    """The options of a lock as the native half reads them."""
+    return {
+        "lease": seconds(lease),
+        "renew_every": seconds(renew_every),
+        "manual_renewal": manual_renewal,
+        "notice": seconds(notice),
+        "liveness": seconds(liveness),
+        "buffer": seconds(buffer),
+        "max_hold": seconds(max_hold),
+        "confirm_grants": confirm_grants,
+        "max_waiting": max_waiting,
+        "owner": owner,
+        "label": label,
+        "replicas": replicas,
+    }
+
+
+class Client(OfOneProcess):
+    """A connection to the server, with the thread that renews this process's leases. One for a process is enough; all
+    threads, event loops and forked processes may use it.
+
+    A new ``Client(...)`` connects when it is first used, and waits for a server that is not there yet.
+    :func:`fairlock.connect` tells at once what is wrong. In a forked process a client that was made before connects
+    anew when it is first used; what the parent holds stays with the parent.
+
+    :param url: ``redis://[user:password@]host[:port][/db]``, ``rediss://…`` (encrypted), ``unix:///path``,
+        ``redis+sentinel://host,host/MASTER`` or ``redis+cluster://host,host``. Default ``redis://127.0.0.1/``.
+    :param sentinels: addresses of sentinels (``host`` or ``host:port``) that know the ``master``; instead of a URL.
+    :param nodes: some nodes of a cluster; instead of a URL.
+    :param user, password: the login, instead of the one in the URL.
+    :param password_file: a file with the password, read at each connection.
+    :param tls: encrypts connections to sentinels or nodes. A URL says it by its scheme.
+    :param ca_file, certificate_file, key_file: certificates in PEM files (default: those that the system trusts).
+    :param prefix: of all keys and channels (default ``fairlock``). Clients with other prefixes use other locks.
+    :param label: what this process calls itself where others look (default ``host:pid``).
+
+    Raises :exc:`InvalidOption`.
+    """
+
+    def __init__(
+        self,
+        url: Optional[str] = None,
+        *,
+        sentinels: Optional[Iterable[str]] = None,
+        master: Optional[str] = None,
+        nodes: Optional[Iterable[str]] = None,
+        user: Optional[str] = None,
+        password: Optional[str] = None,
+        password_file: Optional[Path] = None,
+        tls: bool = False,
+        ca_file: Optional[Path] = None,
+        certificate_file: Optional[Path] = None,
+        key_file: Optional[Path] = None,
+        prefix: Optional[str] = None,
+        label: Optional[str] = None,
+        _environment: bool = False,
+        _connected: bool = False,
+    ) -> None:
+        self._settings: Dict[str, Any] = {
+            "url": url,
+            "sentinels": None if sentinels is None else list(sentinels),
+            "master": master,
+            "nodes": None if nodes is None else list(nodes),
+            "user": user,
+            "password": password,
+            "password_file": _path(password_file),
+            "tls": tls,
+            "ca_file": _path(ca_file),
+            "certificate_file": _path(certificate_file),
+            "key_file": _path(key_file),
+            "prefix": prefix,
+            "label": label,
+            "environment": _environment,
+        }
+        self._client = None if _connected else _process.own(_native.connect_lazy(self._settings))
+
+    def _connect(self) -> _native.Operation:
+        return _native.connect(self._settings)
+
+    def _connected(self, native: _native.Client) -> Client:
+        self._client = _process.own(native)
+        return self
+
+    def _native(self) -> _native.Client:
+        """The client of this process."""
+        client = self._client
+        if client is None or not _process.is_of_this_process(client):
+            # Two threads may do this at once: then one of the clients ends unused.
+            client = self._client = _process.own(_native.connect_lazy(self._settings))
+        return client.native
+
+    @classmethod
+    def from_env(cls) -> Client:
+        """Connects to the server that the environment names: ``REDIS_URL``, ``FAIRLOCK_PREFIX``, ``FAIRLOCK_LABEL``.
+        Raises what :func:`fairlock.connect` raises.
+        """
+        client = cls(_environment=True, _connected=True)
+        return client._connected(wait(client._connect()))
+
+    def lock(
+        self,
+        name: str,
+        *,
+        lease: Optional[Seconds] = None,
+        renew_every: Optional[Seconds] = None,
+        manual_renewal: bool = False,
+        notice: Optional[Seconds] = None,
+        liveness: Optional[Seconds] = None,
+        buffer: Optional[Seconds] = None,
+        max_hold: Optional[Seconds] = None,
+        confirm_grants: bool = False,
+        max_waiting: Optional[int] = None,
+        owner: Optional[str] = None,
+        label: Optional[str] = None,
+        replicas: Optional[int] = None,
+    ) -> Lock:
+        """The lock of this name, of 1 to 512 bytes. No round trip. Times are seconds or timedeltas.
+
+        :param lease: how long a holder keeps the lock without a renewal, thus after it died (default 30 s).
+        :param renew_every: how often it is renewed (default: a third of the lease).
+        :param manual_renewal: only ``renew()`` prolongs the lease.
+        :param notice: how long before its end a lease that cannot be renewed counts as lost (default: a tenth of it).
+        :param liveness: how long a waiting process counts as alive without a sign of life (default 10 s).
+        :param buffer: what the server adds to that before it passes a waiter over (default 2 s).
+        :param max_hold: no renewal after this time (default: none).
+        :param confirm_grants: a grant is handed out only with its whole lease.
+        :param max_waiting: an acquire raises :exc:`QueueFull` if so many wait (default: any number).
+        :param owner, label: texts that others see in ``inspect()``.
+        :param replicas: a grant counts only once so many replicas have it (default 0).
+
+        Raises :exc:`InvalidOption`.
+        """
+        options = lock_options(
+            lease, renew_every, manual_renewal, notice, liveness, buffer, max_hold, confirm_grants, max_waiting, owner,
+            label, replicas,
+        )  # fmt: skip
+        return self._lock(name, options)
+
+    def _lock(self, name: str, options: Dict[str, Any]) -> Lock:
+        # What cannot work is refused now.
+        made = self._native().lock(name, options)
+        made_by = self._client
+
+        def of_this_process() -> _native.Lock:
+            nonlocal made, made_by
+            if made_by is None or not _process.is_of_this_process(made_by):
+                made = self._native().lock(name, options)
+                made_by = self._client
+            return made
+
+        return Lock(name, of_this_process)
+
+    def lock_all(
+        self,
+        names: Iterable[str],
+        *,
+        timeout: Optional[Seconds] = None,
+        label: Optional[str] = None,
+        owner: Optional[str] = None,
+        lease: Optional[Seconds] = None,
+    ) -> AcquireAll:
+        """Acquires several locks in the order of their names, all or nothing by one timeout: two of these never wait
+        for each other. Use it as :meth:`Lock.acquire`.
+
+        Raises what ``acquire`` raises, with the name of the lock, and :exc:`LockLost` if a lease was lost meanwhile.
+        """
+        names = list(names)
+        options, after = lock_options(lease=lease), seconds(timeout)
+        return AcquireAll(
+            f"lock_all({names!r})", lambda: self._native().lock_all(names, options, after, label, owner)
+        )
+
+    def keyed_mutex(self, space: str, *, timeout: Optional[Seconds] = None, **options: Any) -> KeyedMutex:
+        """A lock for each key of a space (accounts, users, files). The lock of a key is named ``SPACE:KEY``.
+
+        :param timeout: of each acquire (default: waits for ever).
+        :param options: as in :meth:`lock`.
+        """
+        checked = lock_options(**options)
+        return KeyedMutex(space, seconds(timeout), lambda name: self._lock(name, checked))
+
+    @overload
+    def locked(self, name: F) -> F: ...
+    @overload
+    def locked(
+        self,
+        name: Optional[str] = None,
+        *,
+        timeout: Optional[Seconds] = None,
+        label: Optional[str] = None,
+        owner: Optional[str] = None,
+        on_lost: Optional[str] = None,
+        **options: Any,
+    ) -> Callable[[F], F]: ...
+    def locked(
+        self,
+        name: Union[F, Optional[str]] = None,
+        *,
+        timeout: Optional[Seconds] = None,
+        label: Optional[str] = None,
+        owner: Optional[str] = None,
+        on_lost: Optional[str] = None,
+        **options: Any,
+    ) -> Union[F, Callable[[F], F]]:
+        """Decorates a function, or a coroutine function: each call holds the lock.
+
+        :param name: the lock, with arguments in braces: ``"reports:{user_id}"`` (default ``module.qualname``).
+        :param on_lost: as in :meth:`Lock.acquire`; a coroutine function is cancelled by default.
+        :param options: as in :meth:`lock`.
+        """
+        checked = lock_options(**options)
+        after = seconds(timeout)
+
+        def of(function: F, name: Optional[str]) -> F:
+            return decorate(
+                function,
+                name,
+                lambda chosen: self._lock(chosen, checked),
+                lambda lock, lost: lock.acquire(after, label=label, owner=owner, on_lost=lost),
+                on_lost,
+            )
+
+        if callable(name):
+            return of(name, None)
+        return lambda function: of(function, name)
+
+    def close(self) -> None:
+        """Leaves all queues, releases all locks, and ends the client; a second at most. Holders hear
+        :exc:`LockLost`, waiters :exc:`Closed`. The end of the process does the same.
+        """
+        client = self._client
+        if client is not None and _process.is_of_this_process(client):
+            wait(client.native.close())
+
+    async def aclose(self) -> None:
+        """As :meth:`close`, for tasks of asyncio."""
+        client = self._client
+        if client is not None and _process.is_of_this_process(client):
+            await run(client.native.close())
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        await self.aclose()
+
+    def __repr__(self) -> str:
+        settings = self._settings
+        # A URL may have a password.
+        where = (settings["url"] or "").rpartition("@")[2] or settings["master"] or settings["nodes"]
+        server = where or ("the server of the environment" if settings["environment"] else "redis://127.0.0.1/")
+        return f"<Client of {server}>"
+
+
+def connect(url: Optional[str] = None, **settings: Any) -> Client:
+    """Connects to the server, in about three round trips. The settings are those of :class:`Client`.
+
+    Raises :exc:`ConnectionError` within 5 seconds if the server cannot be reached or cannot be used,
+    :exc:`AuthenticationError`, :exc:`MissingRight` or :exc:`InvalidOption`.
+    """
+    client = Client(url, _connected=True, **settings)
+    return client._connected(wait(client._connect()))  # pyright: ignore[reportPrivateUsage]
+
+
+async def aconnect(url: Optional[str] = None, **settings: Any) -> Client:
+    """As :func:`connect`, for tasks of asyncio."""
+    client = Client(url, _connected=True, **settings)
+    return client._connected(await run(client._connect()))  # pyright: ignore[reportPrivateUsage]

@@ -1,0 +1,523 @@
+"""Locks that are held, and places in their queues: for threads, and for tasks of asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+import time
+from types import TracebackType
+from typing import Any, Generator, Optional, Type
+
+from . import _native
+from ._errors import Error, InvalidOption, LockLost
+from ._operation import run, wait
+from ._values import OfOneProcess, Seconds, seconds
+
+
+def _loss(guard: _native.Guard) -> Optional[LockLost]:
+    try:
+        guard.check()
+    except LockLost as lost:
+        return None if lost.reason == "released" else lost
+    return None
+
+
+class _Event(OfOneProcess):
+    """The loss of a lease, as an event. A release is no loss."""
+
+    __slots__ = ("_guard",)
+
+    def __init__(self, guard: _native.Guard) -> None:
+        self._guard = guard
+
+    def is_set(self) -> bool:
+        """Whether the lease is lost. No round trip."""
+        return _loss(self._guard) is not None
+
+    __bool__ = is_set
+
+    @property
+    def error(self) -> Optional[LockLost]:
+        """The loss as an exception, or None."""
+        return _loss(self._guard)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self._guard.name!r}: {self.error or 'not lost'}>"
+
+
+class Lost(_Event):
+    """The loss of a lease, as an event that a thread can wait for."""
+
+    __slots__ = ()
+
+    def wait(self, timeout: Optional[Seconds] = None) -> Optional[LockLost]:
+        """Waits until the lease is lost, and returns why; or None, when the lock was released or the time is over."""
+        try:
+            loss: Optional[LockLost] = wait(self._guard.ended(), seconds(timeout))
+        except TimeoutError:
+            return None
+        return loss
+
+
+class AsyncLost(_Event):
+    """The loss of a lease, as an event that a task can wait for."""
+
+    __slots__ = ()
+
+    async def wait(self) -> Optional[LockLost]:
+        """Waits until the lease is lost, and returns why; or None, when the lock was released."""
+        loss: Optional[LockLost] = await run(self._guard.ended())
+        return loss
+
+
+class _Lease(OfOneProcess):
+    """What is known of a lease without asking the server."""
+
+    __slots__ = ("_guard", "__weakref__")
+
+    def __init__(self, guard: _native.Guard) -> None:
+        self._guard = guard
+
+    @property
+    def name(self) -> str:
+        """The lock's name."""
+        return self._guard.name
+
+    @property
+    def token(self) -> int:
+        """The fencing token. It rises with every grant of the lock: pass it to stores that refuse lower ones."""
+        return self._guard.token
+
+    @property
+    def ticket(self) -> int:
+        """The place in the order of arrival, lower than the token."""
+        return self._guard.ticket
+
+    @property
+    def id(self) -> str:
+        """The id of this acquire, as others see it in ``inspect()``."""
+        return self._guard.id
+
+    @property
+    def owner(self) -> str:
+        """The owner that others see."""
+        return self._guard.owner
+
+    @property
+    def label(self) -> str:
+        """The label that others see."""
+        return self._guard.label
+
+    @property
+    def lease(self) -> float:
+        """The length of the lease in seconds, to which every renewal prolongs it."""
+        return self._guard.lease
+
+    @property
+    def granted_at(self) -> float:
+        """When this process heard of the grant, in seconds since 1970."""
+        return self._guard.granted_at
+
+    @property
+    def waited(self) -> float:
+        """How many seconds the acquire took."""
+        return self._guard.waited
+
+    @property
+    def remaining(self) -> float:
+        """How many seconds are left of the lease, by a clock that counts suspended time."""
+        return self._guard.remaining
+
+    def check(self) -> None:
+        """Raises :exc:`LockLost` unless the lease is held. No round trip: call it before each step that matters."""
+        self._guard.check()
+
+    def set_automatic_renewal(self, on: bool) -> None:
+        """Switches the renewal by the client's own thread on or off."""
+        self._guard.set_automatic_renewal(on)
+
+    def __repr__(self) -> str:
+        try:
+            self._guard.check()
+            state = f"{self._guard.remaining:.1f} s left unless renewed"
+        except LockLost as lost:
+            state = "released" if lost.reason == "released" else f"lost: {lost.reason}"
+        return f"<{type(self).__name__} {self.name!r}, token {self.token}, {state}>"
+
+
+class Held(_Lease):
+    """A lock that this process holds, for threads: until :meth:`release`, the end of its ``with`` block, or the loss of
+    its lease. If nobody refers to it any more, it is released in the background.
+
+    The client's own thread, which needs no GIL, renews the lease. Code cannot be stopped from outside when the lease is
+    lost: call :meth:`check` before steps that matter, or wait for :attr:`lost`.
+    """
+
+    __slots__ = ("_interrupt",)
+
+    def __init__(self, guard: _native.Guard, on_lost: Optional[str] = None) -> None:
+        super().__init__(guard)
+        self._interrupt = _Interrupt(guard) if on_lost == "interrupt" else None
+
+    @property
+    def lost(self) -> Lost:
+        """The loss of the lease, as an event."""
+        return Lost(self._guard)
+
+    def release(self) -> None:
+        """Releases the lock, which grants it to the next waiter. One round trip. Nothing if it was released before.
+
+        Raises :exc:`LockLost` if the lease had ended before, :exc:`ReleaseUnknown` if no answer came until its end.
+        Nothing need be done in either case.
+        """
+        self._disarm()
+        operation = self._guard.release()
+        if operation is not None:
+            wait(operation)
+
+    def renew(self) -> None:
+        """Renews the lease to its full length now. Needed with ``manual_renewal`` only. Raises :exc:`LockLost`."""
+        wait(self._guard.renew())
+
+    def extend(self, additional: Seconds) -> None:
+        """Extends the lease by so many seconds beyond the end that it has now. Raises :exc:`LockLost`."""
+        wait(self._guard.extend(seconds(additional)))
+
+    def verify(self) -> bool:
+        """Whether the server says that this lease holds the lock. One round trip."""
+        return bool(wait(self._guard.verify()))
+
+    def refresh(self) -> None:
+        """Asks the server whether the lease is held, and renews it if a tenth of it is over. Raises :exc:`LockLost`."""
+        wait(self._guard.refresh())
+
+    def wait_renewed(self, timeout: Optional[Seconds] = None) -> float:
+        """Waits for the next renewal, and returns the seconds that are left after it. Raises :exc:`LockLost`."""
+        return float(wait(self._guard.renewed(), seconds(timeout)))
+
+    def _disarm(self) -> None:
+        if self._interrupt is not None:
+            self._interrupt.disarm()
+
+    def __enter__(self) -> Held:
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        interrupt = self._interrupt
+        if interrupt is not None:
+            interrupt.disarm(isinstance(error, KeyboardInterrupt))
+            if interrupt.loss is not None and (kind is None or isinstance(error, KeyboardInterrupt)):
+                self._guard.drop()
+                raise interrupt.loss from error
+        operation = self._guard.release()
+        if operation is None:
+            return
+        try:
+            wait(operation)
+        except LockLost:
+            # The block must not be taken for one that ran under the lock. Its own exception says more.
+            if kind is None:
+                raise
+        except Error:
+            # The release is repeated until the server answers, or the lease ends.
+            pass
+
+
+class _Interrupt:
+    """Interrupts the main thread, as Ctrl-C does, when a lease is lost."""
+
+    def __init__(self, guard: _native.Guard) -> None:
+        self._mutex = threading.Lock()
+        self._armed = True
+        self.loss: Optional[LockLost] = None
+        ended = guard.ended()
+        threading.Thread(target=self._watch, args=(ended,), name="fairlock-on-lost", daemon=True).start()
+
+    @staticmethod
+    def check_possible() -> None:
+        if threading.current_thread() is not threading.main_thread():
+            raise InvalidOption('on_lost="interrupt" is for the main thread: other threads cannot be interrupted')
+        if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
+            raise InvalidOption(
+                'on_lost="interrupt" interrupts as Ctrl-C does, but this program has its own handler for SIGINT: call '
+                "held.check(), or wait for held.lost in a thread"
+            )
+
+    def _watch(self, ended: _native.Operation) -> None:
+        loss: Optional[LockLost] = wait(ended)
+        with self._mutex:
+            if self._armed and loss is not None:
+                self.loss = loss
+                os.kill(os.getpid(), signal.SIGINT)
+
+    def disarm(self, delivered: bool = False) -> None:
+        with self._mutex:
+            armed, self._armed = self._armed, False
+        if armed and self.loss is not None and not delivered:
+            # The signal was sent and must not hit what comes after the block.
+            try:
+                time.sleep(1)
+            except KeyboardInterrupt:
+                pass
+
+
+class AsyncHeld(_Lease):
+    """The same as :class:`Held`, for tasks of asyncio."""
+
+    __slots__ = ("_on_lost", "_task", "_watcher", "_loss")
+
+    def __init__(self, guard: _native.Guard, on_lost: Optional[str] = None) -> None:
+        super().__init__(guard)
+        self._on_lost = on_lost
+        self._task: Optional[asyncio.Task[Any]] = None
+        self._watcher: Optional[asyncio.Task[None]] = None
+        self._loss: Optional[LockLost] = None
+
+    @property
+    def lost(self) -> AsyncLost:
+        """The loss of the lease, as an event."""
+        return AsyncLost(self._guard)
+
+    async def release(self) -> None:
+        """As :meth:`Held.release`. If the task is cancelled meanwhile, the lock is released nevertheless."""
+        self._stop_watching()
+        operation = self._guard.release()
+        if operation is not None:
+            await run(operation)
+
+    async def renew(self) -> None:
+        """As :meth:`Held.renew`."""
+        await run(self._guard.renew())
+
+    async def extend(self, additional: Seconds) -> None:
+        """As :meth:`Held.extend`."""
+        await run(self._guard.extend(seconds(additional)))
+
+    async def verify(self) -> bool:
+        """As :meth:`Held.verify`."""
+        return bool(await run(self._guard.verify()))
+
+    async def refresh(self) -> None:
+        """As :meth:`Held.refresh`."""
+        await run(self._guard.refresh())
+
+    async def wait_renewed(self) -> float:
+        """As :meth:`Held.wait_renewed`."""
+        return float(await run(self._guard.renewed()))
+
+    async def _watch(self) -> None:
+        self._loss = await run(self._guard.ended())
+        if self._loss is not None and self._task is not None:
+            self._task.cancel()
+
+    def _stop_watching(self) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
+
+    async def __aenter__(self) -> AsyncHeld:
+        if self._on_lost == "cancel":
+            self._task = asyncio.current_task()
+            self._watcher = asyncio.ensure_future(self._watch())
+        return self
+
+    async def __aexit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        task, self._task = self._task, None
+        self._stop_watching()
+        if self._loss is not None and task is not None:
+            # Python 3.11 counts who has cancelled a task.
+            others = task.uncancel() if sys.version_info >= (3, 11) else 0
+            self._guard.drop()
+            if not others and (kind is None or isinstance(error, asyncio.CancelledError)):
+                raise self._loss from error
+            return
+        operation = self._guard.release()
+        if operation is None:
+            return
+        try:
+            await run(operation)
+        except LockLost:
+            if kind is None:
+                raise
+        except Error:
+            pass
+
+
+class _Place(OfOneProcess):
+    __slots__ = ("_waiting", "_ticket", "_on_lost", "__weakref__")
+
+    def __init__(self, waiting: _native.Waiting, on_lost: Optional[str]) -> None:
+        self._waiting = waiting
+        self._ticket = waiting.ticket
+        self._on_lost = on_lost
+
+    @property
+    def ticket(self) -> int:
+        """Lower tickets are served first."""
+        return self._ticket
+
+    def leave(self) -> None:
+        """Leaves the queue, in the background."""
+        self._waiting.leave()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}, ticket {self._ticket}>"
+
+
+class Waiting(_Place):
+    """A place in the queue, for threads. It is given up when nobody refers to it any more."""
+
+    __slots__ = ("_held",)
+
+    def position(self) -> int:
+        """The position in the queue: 1 for the next to be served, 0 if it waits no longer. One round trip."""
+        return int(wait(self._waiting.position()))
+
+    def wait(self) -> Held:
+        """Waits for the grant. Raises what ``acquire`` raises."""
+        if self._on_lost == "interrupt":
+            _Interrupt.check_possible()
+        return Held(wait(self._waiting.grant()), self._on_lost)
+
+    def __enter__(self) -> Held:
+        self._held = self.wait()
+        return self._held
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        self._held.__exit__(kind, error, trace)
+
+
+class AsyncWaiting(_Place):
+    """A place in the queue, for tasks of asyncio: ``await`` it to wait for the grant."""
+
+    __slots__ = ("_held",)
+
+    async def position(self) -> int:
+        """As :meth:`Waiting.position`."""
+        return int(await run(self._waiting.position()))
+
+    async def _grant(self) -> AsyncHeld:
+        return AsyncHeld(await run(self._waiting.grant()), self._on_lost)
+
+    def __await__(self) -> Generator[Any, None, AsyncHeld]:
+        return self._grant().__await__()
+
+    async def __aenter__(self) -> AsyncHeld:
+        self._held = await self._grant()
+        return await self._held.__aenter__()
+
+    async def __aexit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        await self._held.__aexit__(kind, error, trace)
+
+
+class _All(OfOneProcess):
+    __slots__ = ("_guard",)
+
+    def __init__(self, guard: _native.AllGuard) -> None:
+        self._guard = guard
+
+    @property
+    def tokens(self) -> dict[str, int]:
+        """The fencing token of each lock, by its name."""
+        return self._guard.tokens
+
+    @property
+    def remaining(self) -> float:
+        """How many seconds are left of the lease that ends first."""
+        return self._guard.remaining
+
+    def check(self) -> None:
+        """Raises :exc:`LockLost` unless all leases are held. No round trip."""
+        self._guard.check()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.tokens}>"
+
+
+class AllHeld(_All):
+    """Several locks that are held together, for threads."""
+
+    __slots__ = ()
+
+    def wait_lost(self, timeout: Optional[Seconds] = None) -> Optional[LockLost]:
+        """Waits until a lease is lost, and returns which; or None, when they were released or the time is over."""
+        ended = self._guard.ended()
+        try:
+            loss: Optional[LockLost] = None if ended is None else wait(ended, seconds(timeout))
+        except TimeoutError:
+            return None
+        return loss
+
+    def release(self) -> None:
+        """Releases all locks. Raises :exc:`LockLost` if one was not held to the end. One round trip."""
+        operation = self._guard.release()
+        if operation is not None:
+            wait(operation)
+
+    def __enter__(self) -> AllHeld:
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        try:
+            self.release()
+        except LockLost:
+            if kind is None:
+                raise
+        except Error:
+            pass
+
+
+class AsyncAllHeld(_All):
+    """Several locks that are held together, for tasks of asyncio."""
+
+    __slots__ = ()
+
+    async def wait_lost(self) -> Optional[LockLost]:
+        """As :meth:`AllHeld.wait_lost`."""
+        ended = self._guard.ended()
+        loss: Optional[LockLost] = None if ended is None else await run(ended)
+        return loss
+
+    async def release(self) -> None:
+        """As :meth:`AllHeld.release`."""
+        operation = self._guard.release()
+        if operation is not None:
+            await run(operation)
+
+    async def __aenter__(self) -> AsyncAllHeld:
+        return self
+
+    async def __aexit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        try:
+            await self.release()
+        except LockLost:
+            if kind is None:
+                raise
+        except Error:
+            pass
+
+
+def check_on_lost(on_lost: Optional[str], allowed: str) -> None:
+    """Refuses what this world cannot do."""
+    if on_lost is None or on_lost == allowed:
+        if on_lost == "interrupt":
+            _Interrupt.check_possible()
+        return
+    if on_lost in ("cancel", "interrupt"):
+        world = "tasks of asyncio" if on_lost == "cancel" else "the main thread"
+        raise InvalidOption(f'on_lost="{on_lost}" is for {world}; here it can be "{allowed}"')
+    raise InvalidOption(f'on_lost is {on_lost!r}, but can be "cancel", "interrupt" or None')

@@ -1,0 +1,223 @@
+"""Locks and acquires."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any, Callable, Generic, Optional, Type, TypeVar
+
+from . import _native
+from ._held import (
+    AllHeld,
+    AsyncAllHeld,
+    AsyncHeld,
+    AsyncWaiting,
+    Held,
+    Waiting,
+    check_on_lost,
+)
+from ._operation import Operation, nothing, run, the_same, wait
+from ._state import Broken, History, LockState
+from ._values import OfOneProcess, Seconds, seconds
+
+S = TypeVar("S", Held, AllHeld)
+A = TypeVar("A", AsyncHeld, AsyncAllHeld)
+
+
+class _Scoped(Operation[S, A], Generic[S, A]):
+    """One whose result is held for a block."""
+
+    __slots__ = ("_entered",)
+
+    def __enter__(self) -> S:
+        entered = self.wait()
+        self._entered: Any = entered
+        return entered
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        self._entered.__exit__(kind, error, trace)
+
+    async def __aenter__(self) -> A:
+        entered = await self
+        self._entered = entered
+        await entered.__aenter__()
+        return entered
+
+    async def __aexit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        await self._entered.__aexit__(kind, error, trace)
+
+
+class Acquire(_Scoped[Held, AsyncHeld]):
+    """An acquire: use it by ``with``, ``async with``, ``await`` or :meth:`wait`. Nothing happens before.
+
+    ``with`` and ``wait()`` give a :class:`Held`, ``async with`` and ``await`` an :class:`AsyncHeld`.
+    """
+
+    __slots__ = ("_on_lost",)
+
+    def __init__(self, what: str, begin: Callable[[], _native.Operation], on_lost: Optional[str]) -> None:
+        super().__init__(what, begin, lambda guard: Held(guard, on_lost), lambda guard: AsyncHeld(guard, on_lost))
+        self._on_lost = on_lost
+
+    def wait(self) -> Held:
+        """Waits on the spot for the lock. Other threads run meanwhile; a KeyboardInterrupt leaves the queue."""
+        self._begun_with("interrupt")
+        return self._sync(wait(self._begin()))
+
+    async def _run(self) -> AsyncHeld:
+        self._begun_with("cancel")
+        return self._async(await run(self._begin()))
+
+    def _begun_with(self, allowed: str) -> None:
+        self._mark_begun()
+        check_on_lost(self._on_lost, allowed)
+
+
+class AcquireAll(_Scoped[AllHeld, AsyncAllHeld]):
+    """An acquire of several locks, all or nothing: use it by ``with``, ``async with``, ``await`` or :meth:`wait`."""
+
+    __slots__ = ()
+
+    def __init__(self, what: str, begin: Callable[[], _native.Operation]) -> None:
+        super().__init__(what, begin, AllHeld, AsyncAllHeld)
+
+
+class Lock(OfOneProcess):
+    """A lock with its name and options, made by :meth:`Client.lock`. It holds nothing until it is acquired, and may be
+    kept and shared by threads, tasks and forked processes.
+    """
+
+    __slots__ = ("_name", "_native_lock", "__weakref__")
+
+    def __init__(self, name: str, native_lock: Callable[[], _native.Lock]) -> None:
+        self._name = name
+        # The lock of this process: after a fork another one than before.
+        self._native_lock = native_lock
+
+    @property
+    def name(self) -> str:
+        """The lock's name."""
+        return self._name
+
+    @property
+    def lease(self) -> float:
+        """The length of the lease in seconds."""
+        return self._native_lock().lease
+
+    @property
+    def owner(self) -> str:
+        """The owner that others see."""
+        return self._native_lock().owner
+
+    @property
+    def label(self) -> str:
+        """The label that others see."""
+        return self._native_lock().label
+
+    def acquire(
+        self,
+        timeout: Optional[Seconds] = None,
+        *,
+        label: Optional[str] = None,
+        owner: Optional[str] = None,
+        on_lost: Optional[str] = None,
+    ) -> Acquire:
+        """Waits for its turn and holds the lock: ``with lock.acquire() as held:``.
+
+        :param timeout: gives up after so many seconds (default: waits for ever). 0 is a try.
+        :param label: what others see in :meth:`inspect` (default ``host:pid``).
+        :param owner: for whom the acquire is made, as others see it.
+        :param on_lost: what the loss of the lease does to the block. ``"cancel"`` cancels the task of an ``async with``
+            block, ``"interrupt"`` interrupts the main thread in a ``with`` block as Ctrl-C does; both blocks then raise
+            :exc:`LockLost`. None (default): ask :meth:`Held.check`, or wait for :attr:`Held.lost`.
+
+        Raises :exc:`Timeout`, :exc:`QueueFull`, :exc:`ConnectionError` where waiting does not help, and others of
+        :exc:`Error`. If the wait is interrupted or cancelled, it leaves the queue.
+        """
+        after = seconds(timeout)
+        return Acquire(
+            f"acquire() of the lock {self._name!r}", lambda: self._native_lock().acquire(after, label, owner), on_lost
+        )
+
+    def try_acquire(
+        self,
+        *,
+        timeout: Optional[Seconds] = None,
+        label: Optional[str] = None,
+        owner: Optional[str] = None,
+        on_lost: Optional[str] = None,
+    ) -> Acquire:
+        """Holds the lock if it is free and nobody waits for it; raises :exc:`Busy`, with the holder in it, otherwise.
+
+        :param timeout: how many seconds it waits for the server's answer (default 5).
+        """
+        after = seconds(timeout)
+        return Acquire(
+            f"try_acquire() of the lock {self._name!r}",
+            lambda: self._native_lock().try_acquire(after, label, owner),
+            on_lost,
+        )
+
+    def enqueue(
+        self,
+        timeout: Optional[Seconds] = None,
+        *,
+        label: Optional[str] = None,
+        owner: Optional[str] = None,
+        on_lost: Optional[str] = None,
+    ) -> Operation[Waiting, AsyncWaiting]:
+        """Takes a place in the queue and returns as soon as it has a ticket. The timeout goes on meanwhile."""
+        after = seconds(timeout)
+        return Operation(
+            f"enqueue() of the lock {self._name!r}",
+            lambda: self._native_lock().enqueue(after, label, owner),
+            lambda waiting: Waiting(waiting, on_lost),
+            lambda waiting: AsyncWaiting(waiting, on_lost),
+        )
+
+    def _ask(self, what: str, ask: Callable[[_native.Lock], _native.Operation]) -> Operation[Any, Any]:
+        return Operation(f"{what} of the lock {self._name!r}", lambda: ask(self._native_lock()), the_same, the_same)
+
+    def inspect(self) -> Operation[LockState, LockState]:
+        """Who holds the lock and who waits for it."""
+        return self._ask("inspect()", lambda lock: lock.inspect())
+
+    def is_locked(self) -> Operation[bool, bool]:
+        """Whether anybody holds the lock. One round trip."""
+        return self._ask("is_locked()", lambda lock: lock.is_locked_by_anyone())
+
+    def is_locked_by_me(self) -> Operation[bool, bool]:
+        """Whether this lock's owner, or if it has none this client, holds the lock. One round trip."""
+        return self._ask("is_locked_by_me()", lambda lock: lock.is_locked_by_me())
+
+    def break_lease(self, token: int, *, force: bool = False) -> Operation[Broken, Broken]:
+        """Ends the lease with this token: its holder is told, and loses it when the rest of it is over.
+
+        :param force: ends it at once. For holders that are certainly dead.
+        """
+        return self._ask("break_lease()", lambda lock: lock.break_lease(token, force))
+
+    def record_history(self, on: bool) -> Operation[None, None]:
+        """Lets the server keep the latest grants of the lock, or not."""
+        return Operation(
+            f"record_history() of the lock {self._name!r}",
+            lambda: self._native_lock().record_history(on),
+            nothing,
+            nothing,
+        )
+
+    def history(self, count: int = 100) -> Operation[History, History]:
+        """The latest grants of the lock, if they are recorded."""
+        return self._ask("history()", lambda lock: lock.history(count))
+
+    def trouble(self) -> Operation[Optional[str], Optional[str]]:
+        """What keeps the client from the server, if anything does. No round trip."""
+        return self._ask("trouble()", lambda lock: lock.trouble())
+
+    def __repr__(self) -> str:
+        return f"<Lock {self._name!r}>"
+
+

@@ -1,0 +1,36 @@
+"""Values as people write them, and objects that belong to one process."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import NoReturn, Optional, SupportsIndex, Union, overload
+
+#: A time: seconds, or a timedelta.
+Seconds = Union[int, float, timedelta]
+
+
+@overload
+def seconds(time: Seconds) -> float: ...
+@overload
+def seconds(time: Optional[Seconds]) -> Optional[float]: ...
+def seconds(time: Optional[Seconds]) -> Optional[float]:
+    """A time in seconds."""
+    if time is None:
+        return None
+    if isinstance(time, timedelta):
+        return time.total_seconds()
+    if isinstance(time, bool) or not isinstance(time, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise TypeError(f"a time is a number of seconds or a timedelta, and not {time!r}")
+    return float(time)
+
+
+class OfOneProcess:
+    """Cannot be pickled: it stands for connections, leases and places of this process."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} of fairlock cannot be pickled or copied, because what it stands for belongs to "
+            "this process: pass the lock's name along, and make a client in the other process"
+        )

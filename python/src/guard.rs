@@ -1,0 +1,210 @@
+//! Leases that are held.
+
+use std::sync::{Mutex, PoisonError};
+
+use fairlock::compat::{refresh, set_automatic_renewal, verify};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::convert::{duration, since_epoch};
+use crate::errors::{Raise, lost};
+use crate::lock::yes_or_no;
+use crate::operation::Operation;
+
+/// A lease. It is given back when this is dropped.
+#[pyclass(frozen, module = "fairlock._native")]
+pub(crate) struct Guard {
+    held: fairlock::Held,
+    /// None when it was released.
+    guard: Mutex<Option<fairlock::Guard>>,
+}
+
+fn done<E: Raise>(py: Python<'_>, outcome: Result<(), E>) -> PyResult<Py<PyAny>> {
+    match outcome {
+        Ok(()) => Ok(py.None()),
+        Err(error) => Err(error.raise(py)),
+    }
+}
+
+impl Guard {
+    pub(crate) fn new(guard: fairlock::Guard) -> Self {
+        Self { held: guard.held(), guard: Mutex::new(Some(guard)) }
+    }
+
+    fn take(&self) -> Option<fairlock::Guard> {
+        self.guard.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// An operation of the guard. If it was released, the lease says so.
+    fn ask<T>(&self, py: Python<'_>, operation: impl FnOnce(&fairlock::Guard) -> T) -> PyResult<T> {
+        let guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
+        match (&*guard, self.held.check()) {
+            (Some(guard), _) => Ok(operation(guard)),
+            (None, Err(lost)) => Err(lost.raise(py)),
+            (None, Ok(())) => Err(crate::errors::invalid("the lock is being released")),
+        }
+    }
+}
+
+#[pymethods]
+impl Guard {
+    #[getter]
+    fn name(&self) -> &str {
+        self.held.name()
+    }
+
+    #[getter]
+    fn token(&self) -> u64 {
+        self.held.token()
+    }
+
+    #[getter]
+    fn ticket(&self) -> u64 {
+        self.held.ticket()
+    }
+
+    #[getter]
+    fn id(&self) -> String {
+        self.held.id()
+    }
+
+    #[getter]
+    fn owner(&self) -> &str {
+        self.held.owner()
+    }
+
+    #[getter]
+    fn label(&self) -> &str {
+        self.held.label()
+    }
+
+    #[getter]
+    fn lease(&self) -> f64 {
+        self.held.lease_length().as_secs_f64()
+    }
+
+    #[getter]
+    fn granted_at(&self) -> f64 {
+        since_epoch(self.held.granted_at())
+    }
+
+    #[getter]
+    fn waited(&self) -> f64 {
+        self.held.waited().as_secs_f64()
+    }
+
+    #[getter]
+    fn remaining(&self) -> f64 {
+        self.held.remaining().as_secs_f64()
+    }
+
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        self.held.check().map_err(|lost| lost.raise(py))
+    }
+
+    /// Ends when the lease is over: with the loss as an exception that is not raised, or None if it was released.
+    fn ended(&self) -> Operation {
+        Operation::new(self.held.ended(), |py, ended| match ended {
+            Some(loss) => Ok(lost(py, &loss)?.unbind()),
+            None => Ok(py.None()),
+        })
+    }
+
+    /// Ends at the next renewal, with what is left of the lease.
+    fn renewed(&self) -> Operation {
+        Operation::new(self.held.renewed(), |py, renewed| match renewed {
+            Ok(remaining) => Ok(remaining.as_secs_f64().into_pyobject(py)?.into_any().unbind()),
+            Err(lost) => Err(lost.raise(py)),
+        })
+    }
+
+    fn renew(&self, py: Python<'_>) -> PyResult<Operation> {
+        Ok(Operation::new(self.ask(py, fairlock::Guard::renew)?, done))
+    }
+
+    fn extend(&self, py: Python<'_>, additional: f64) -> PyResult<Operation> {
+        let additional = duration("the extension", additional)?;
+        Ok(Operation::new(self.ask(py, |guard| guard.extend(additional))?, done))
+    }
+
+    fn verify(&self, py: Python<'_>) -> PyResult<Operation> {
+        Ok(Operation::new(self.ask(py, verify)?, yes_or_no))
+    }
+
+    /// Ends with true, or an error.
+    fn refresh(&self, py: Python<'_>) -> PyResult<Operation> {
+        Ok(Operation::new(self.ask(py, refresh)?, |py, refreshed| yes_or_no(py, refreshed.map(|_| true))))
+    }
+
+    fn set_automatic_renewal(&self, py: Python<'_>, on: bool) -> PyResult<()> {
+        self.ask(py, |guard| set_automatic_renewal(guard, on))
+    }
+
+    /// None if it was released before.
+    fn release(&self) -> Option<Operation> {
+        Some(Operation::new(self.take()?.release(), done))
+    }
+
+    /// Releases it in the background.
+    fn drop(&self) {
+        drop(self.take());
+    }
+}
+
+/// The leases of several locks.
+#[pyclass(frozen, module = "fairlock._native")]
+pub(crate) struct AllGuard {
+    /// Views, which outlive the release.
+    held: Vec<fairlock::Held>,
+    guard: Mutex<Option<fairlock::AllGuard>>,
+}
+
+impl AllGuard {
+    pub(crate) fn new(guard: fairlock::AllGuard) -> Self {
+        let held = guard.guards().iter().map(|guard| guard.held()).collect();
+        Self { held, guard: Mutex::new(Some(guard)) }
+    }
+
+    fn take(&self) -> Option<fairlock::AllGuard> {
+        self.guard.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+#[pymethods]
+impl AllGuard {
+    /// Name and token of each lock.
+    #[getter]
+    fn tokens<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let tokens = PyDict::new(py);
+        for held in &self.held {
+            tokens.set_item(held.name(), held.token())?;
+        }
+        Ok(tokens)
+    }
+
+    #[getter]
+    fn remaining(&self) -> f64 {
+        self.held.iter().map(fairlock::Held::remaining).min().unwrap_or_default().as_secs_f64()
+    }
+
+    fn check(&self, py: Python<'_>) -> PyResult<()> {
+        self.held.iter().try_for_each(fairlock::Held::check).map_err(|lost| lost.raise(py))
+    }
+
+    /// As for one guard.
+    fn ended(&self) -> Option<Operation> {
+        let guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(Operation::new(guard.as_ref()?.lost(), |py, loss| match loss.reason {
+            fairlock::error::LostReason::Released => Ok(py.None()),
+            _ => Ok(lost(py, &loss)?.unbind()),
+        }))
+    }
+
+    fn release(&self) -> Option<Operation> {
+        Some(Operation::new(self.take()?.release(), done))
+    }
+
+    fn drop(&self) {
+        drop(self.take());
+    }
+}

@@ -1,0 +1,36 @@
+//! The native half of the Python package `fairlock`: the Rust library, as `fairlock/*.py` uses it.
+//!
+//! Every call that waits is an [`Operation`](operation::Operation) around a future of the library. There are two ways
+//! to run one, and neither needs a runtime: `wait` sleeps on a socket without the GIL, so that a signal interrupts it;
+//! `poll` is for an event loop, which watches the socket of a [`Notifier`](notifier::Notifier). Wakers only write to
+//! these sockets. They take no GIL, so a busy interpreter holds up no other client of its process.
+//!
+//! What people see (defaults, documentation, context managers) is Python, in `fairlock/`.
+
+mod bell;
+mod client;
+mod convert;
+mod errors;
+mod guard;
+mod lock;
+mod logs;
+mod notifier;
+mod operation;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::client::{Client, connect, connect_lazy};
+    #[pymodule_export]
+    use crate::guard::{AllGuard, Guard};
+    #[pymodule_export]
+    use crate::lock::{Lock, Waiting};
+    #[pymodule_export]
+    use crate::logs::{log_level, next_logs, no_more_logs};
+    #[pymodule_export]
+    use crate::notifier::Notifier;
+    #[pymodule_export]
+    use crate::operation::{Operation, exiting};
+}

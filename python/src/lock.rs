@@ -1,0 +1,187 @@
+//! Locks, and places in their queues.
+
+use std::sync::{Mutex, PoisonError};
+
+use fairlock::compat::{is_locked_by_anyone, is_locked_by_me};
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+
+use crate::convert::{broken, duration, history, lock_state};
+use crate::errors::Raise;
+use crate::guard::Guard;
+use crate::operation::Operation;
+
+#[pyclass(frozen, module = "fairlock._native")]
+pub(crate) struct Lock {
+    lock: fairlock::Lock,
+}
+
+/// An acquire with what its caller gave.
+macro_rules! with {
+    ($acquire:expr, $timeout:ident, $label:ident, $owner:ident) => {{
+        let mut acquire = $acquire;
+        if let Some(timeout) = $timeout {
+            acquire = acquire.timeout(duration("timeout", timeout)?);
+        }
+        if let Some(label) = $label {
+            acquire = acquire.label(label);
+        }
+        if let Some(owner) = $owner {
+            acquire = acquire.owner(owner);
+        }
+        acquire
+    }};
+}
+
+fn granted<E: Raise>(py: Python<'_>, outcome: Result<fairlock::Guard, E>) -> PyResult<Py<PyAny>> {
+    match outcome {
+        Ok(guard) => Ok(Py::new(py, Guard::new(guard))?.into_any()),
+        Err(error) => Err(error.raise(py)),
+    }
+}
+
+impl Lock {
+    pub(crate) fn new(lock: fairlock::Lock) -> Self {
+        Self { lock }
+    }
+}
+
+#[pymethods]
+impl Lock {
+    #[getter]
+    fn name(&self) -> &str {
+        self.lock.name()
+    }
+
+    #[getter]
+    fn label(&self) -> &str {
+        self.lock.label()
+    }
+
+    #[getter]
+    fn owner(&self) -> &str {
+        self.lock.owner()
+    }
+
+    #[getter]
+    fn lease(&self) -> f64 {
+        self.lock.lease_length().as_secs_f64()
+    }
+
+    #[getter]
+    fn client_id(&self) -> &str {
+        self.lock.client_id()
+    }
+
+    fn acquire(&self, timeout: Option<f64>, label: Option<String>, owner: Option<String>) -> PyResult<Operation> {
+        Ok(Operation::new(with!(self.lock.acquire(), timeout, label, owner), granted))
+    }
+
+    fn try_acquire(&self, timeout: Option<f64>, label: Option<String>, owner: Option<String>) -> PyResult<Operation> {
+        Ok(Operation::new(with!(self.lock.try_acquire(), timeout, label, owner), granted))
+    }
+
+    fn enqueue(&self, timeout: Option<f64>, label: Option<String>, owner: Option<String>) -> PyResult<Operation> {
+        let enqueue = with!(self.lock.enqueue(), timeout, label, owner);
+        Ok(Operation::new(enqueue, |py, queued| match queued {
+            Ok(waiting) => Ok(Py::new(py, Waiting { waiting: Mutex::new(Some(waiting)) })?.into_any()),
+            Err(error) => Err(error.raise(py)),
+        }))
+    }
+
+    fn inspect(&self) -> Operation {
+        Operation::new(self.lock.inspect(), |py, state| match state {
+            Ok(state) => lock_state(py, &state),
+            Err(fault) => Err(fault.raise(py)),
+        })
+    }
+
+    fn break_lease(&self, token: u64, force: bool) -> Operation {
+        let broken_or_not = if force { self.lock.force_break_lease(token) } else { self.lock.break_lease(token) };
+        Operation::new(broken_or_not, |py, outcome| match outcome {
+            Ok(outcome) => broken(py, outcome),
+            Err(fault) => Err(fault.raise(py)),
+        })
+    }
+
+    fn history(&self, count: u32) -> Operation {
+        Operation::new(self.lock.history(count), |py, past| match past {
+            Ok(past) => history(py, &past),
+            Err(fault) => Err(fault.raise(py)),
+        })
+    }
+
+    fn record_history(&self, on: bool) -> Operation {
+        Operation::new(self.lock.record_history(on), |py, done| match done {
+            Ok(()) => Ok(py.None()),
+            Err(fault) => Err(fault.raise(py)),
+        })
+    }
+
+    fn trouble(&self) -> Operation {
+        Operation::new(self.lock.trouble(), |py, trouble| match trouble {
+            Ok(text) => Ok(text.as_deref().into_pyobject(py)?.into_any().unbind()),
+            Err(fault) => Err(fault.raise(py)),
+        })
+    }
+
+    fn is_locked_by_me(&self) -> Operation {
+        Operation::new(is_locked_by_me(&self.lock), yes_or_no)
+    }
+
+    fn is_locked_by_anyone(&self) -> Operation {
+        Operation::new(is_locked_by_anyone(&self.lock), yes_or_no)
+    }
+}
+
+pub(crate) fn yes_or_no<E: Raise>(py: Python<'_>, answer: Result<bool, E>) -> PyResult<Py<PyAny>> {
+    match answer {
+        Ok(answer) => Ok(answer.into_pyobject(py)?.to_owned().into_any().unbind()),
+        Err(error) => Err(error.raise(py)),
+    }
+}
+
+/// A place in the queue, until it is waited for.
+#[pyclass(frozen, module = "fairlock._native")]
+pub(crate) struct Waiting {
+    waiting: Mutex<Option<fairlock::Waiting>>,
+}
+
+impl Waiting {
+    fn with<T>(&self, ask: impl FnOnce(&fairlock::Waiting) -> T) -> PyResult<T> {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.as_ref().map(ask).ok_or_else(over)
+    }
+}
+
+fn over() -> PyErr {
+    PyRuntimeError::new_err("this place in the queue was left, or its grant was waited for already")
+}
+
+#[pymethods]
+impl Waiting {
+    #[getter]
+    fn ticket(&self) -> PyResult<u64> {
+        self.with(fairlock::Waiting::ticket)
+    }
+
+    fn position(&self) -> PyResult<Operation> {
+        let position = self.with(fairlock::Waiting::position)?;
+        Ok(Operation::new(position, |py, position| match position {
+            Ok(position) => Ok(position.into_pyobject(py)?.into_any().unbind()),
+            Err(fault) => Err(fault.raise(py)),
+        }))
+    }
+
+    /// The wait for the grant.
+    fn grant(&self) -> PyResult<Operation> {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        Ok(Operation::new(waiting.ok_or_else(over)?, granted))
+    }
+
+    /// Leaves the queue.
+    fn leave(&self) {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(waiting);
+    }
+}

@@ -1,0 +1,120 @@
+"""Real servers, and real processes: started by the tests, and stopped by their handles."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import textwrap
+import time
+from pathlib import Path
+from typing import Callable, Iterator, List
+
+import pytest
+import redis
+
+import fairlock
+
+#: Longer than anything takes that works.
+SOON = 30.0
+
+
+class Server:
+    """A private redis-server on a socket in a folder of its own."""
+
+    def __init__(self) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="fairlock-"))
+        self.path = self.folder / "socket"
+        self.url = f"unix://{self.path}"
+        binary = os.environ.get("FAIRLOCK_REDIS_SERVER", "redis-server")
+        arguments = ["--port", "0", "--unixsocket", str(self.path), "--save", "", "--dir", str(self.folder)]
+        self.process = subprocess.Popen([binary, *arguments], stdout=subprocess.DEVNULL)
+        eventually("the server answers", self._answers)
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self.redis().ping())
+        except redis.ConnectionError:
+            return False
+
+    def redis(self) -> redis.Redis:
+        return redis.Redis(unix_socket_path=str(self.path))
+
+    def commands(self) -> int:
+        """How many scripts were called."""
+        stats = self.redis().info("commandstats")
+        return sum(stats[name]["calls"] for name in stats if name in ("cmdstat_evalsha", "cmdstat_eval"))
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def eventually(what: str, holds: Callable[[], bool]) -> None:
+    until = time.monotonic() + SOON
+    while not holds():
+        assert time.monotonic() < until, f"never: {what}"
+        time.sleep(0.01)
+
+
+def waiting(lock: fairlock.Lock, count: int) -> None:
+    eventually(f"{count} wait", lambda: lock.inspect().wait().waiting == count)
+
+
+def is_free(lock: fairlock.Lock) -> None:
+    def free() -> bool:
+        state = lock.inspect().wait()
+        return state.holder is None and state.waiting == 0
+
+    eventually("the lock is free", free)
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    server = Server()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[fairlock.Client]:
+    with fairlock.connect(server.url) as client:
+        yield client
+
+
+class Child:
+    """A Python process that runs this code, with the server's URL in ``url`` and a client in ``client``."""
+
+    def __init__(self, server: Server, code: str, before: str = "") -> None:
+        head = f"import fairlock, os, sys, time, threading, asyncio, signal\nurl = {server.url!r}\n"
+        made = head + textwrap.dedent(before) + "client = fairlock.connect(url)\n" + textwrap.dedent(code)
+        self.process = subprocess.Popen(
+            [sys.executable, "-u", "-c", made], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+
+    def line(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def end(self) -> str:
+        """Its exit must be clean. What it complained of."""
+        out, errors = self.process.communicate(timeout=SOON)
+        assert self.process.returncode == 0, f"exit {self.process.returncode}\n{out}\n{errors}"
+        return errors
+
+
+@pytest.fixture
+def child(server: Server) -> Iterator[Callable[..., Child]]:
+    children: List[Child] = []
+
+    def start(code: str, before: str = "") -> Child:
+        children.append(Child(server, code, before))
+        return children[-1]
+
+    yield start
+    for child in children:
+        child.process.kill()
+        child.process.communicate()

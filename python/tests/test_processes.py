@@ -1,0 +1,251 @@
+"""Signals, forks, the end of the interpreter, and what cannot leave its process."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import signal
+import sys
+from typing import Callable
+
+import pytest
+from conftest import SOON, Child, Server, eventually, is_free, waiting
+
+import fairlock
+
+Start = Callable[..., Child]
+
+
+def test_ctrl_c_interrupts_a_wait_and_leaves_the_queue(client: fairlock.Client, child: Start) -> None:
+    lock = client.lock("lock")
+    with lock.acquire():
+        process = child("""
+            try:
+                with client.lock("lock").acquire(): pass
+            except KeyboardInterrupt:
+                print("interrupted")
+            print(client.lock("other").acquire().wait().token > 0)
+        """)
+        waiting(lock, 1)
+        process.process.send_signal(signal.SIGINT)
+        assert process.line() == "interrupted"
+        waiting(lock, 0)
+        assert process.line() == "True" and process.end() == ""
+        assert lock.inspect().wait().holder is not None
+    is_free(lock)
+
+
+def test_ctrl_c_interrupts_a_waiting_event_loop(client: fairlock.Client, child: Start) -> None:
+    lock = client.lock("lock")
+    with lock.acquire():
+        process = child("""
+            async def main():
+                async with client.lock("lock").acquire(): pass
+            try:
+                asyncio.run(main())
+            except KeyboardInterrupt:
+                print("interrupted")
+        """)
+        waiting(lock, 1)
+        process.process.send_signal(signal.SIGINT)
+        assert process.line() == "interrupted"
+        process.end()
+        waiting(lock, 0)
+
+
+def test_a_signal_handler_runs_during_a_wait_and_the_wait_goes_on(client: fairlock.Client, child: Start) -> None:
+    lock = client.lock("lock")
+    with lock.acquire():
+        process = child("""
+            def handle(number, frame):
+                with client.lock("other").acquire(): print("handled")
+            signal.signal(signal.SIGUSR1, handle)
+            with client.lock("lock").acquire(): print("granted")
+        """)
+        waiting(lock, 1)
+        process.process.send_signal(signal.SIGUSR1)
+        assert process.line() == "handled"
+        assert lock.inspect().wait().waiting == 1
+    assert process.line() == "granted"
+    process.end()
+
+
+def test_a_loss_interrupts_the_main_thread(client: fairlock.Client, child: Start) -> None:
+    process = child("""
+        try:
+            with client.lock("lock").acquire(on_lost="interrupt") as held:
+                print(held.token)
+                time.sleep(60)
+        except fairlock.LockLost as lost:
+            print(lost.reason)
+        time.sleep(0.1)
+        with client.lock("lock").acquire(on_lost="interrupt") as held: pass
+        print("end")
+    """)
+    token = int(process.line())
+    client.lock("lock").break_lease(token, force=True).wait()
+    assert process.line() == "broken" and process.line() == "end"
+    assert "Traceback" not in process.end()
+
+
+def test_a_client_that_was_made_before_a_fork(client: fairlock.Client) -> None:
+    lock = client.lock("lock")
+    held = lock.acquire().wait()
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        said = "nothing"
+        try:
+            try:
+                held.check()
+                said = "held"
+            except fairlock.LockLost as lost:
+                said = lost.reason
+            del held
+            with client.lock("of the child").acquire(timeout=SOON) as mine, lock.acquire(timeout=SOON):
+                said += " then held" if mine.remaining > 0 else ""
+        except BaseException as error:
+            said += f" {error!r}"
+        finally:
+            os.write(writer, said.encode())
+            os._exit(0)
+    os.close(writer)
+    waiting(lock, 1)
+    held.check()
+    held.release()
+    with os.fdopen(reader) as told:
+        assert told.read() == "forked then held"
+    os.waitpid(pid, 0)
+    is_free(lock)
+
+
+def test_a_pool_of_forked_workers(child: Start, client: fairlock.Client) -> None:
+    process = child("""
+        import multiprocessing
+        def work(number):
+            with client.lock("lock").acquire(timeout=30) as held: return held.token
+        client.lock("lock").acquire().wait().release()
+        with multiprocessing.get_context("fork").Pool(3) as pool:
+            tokens = pool.map(work, range(12), chunksize=1)
+        print(len(set(tokens)))
+    """)
+    assert process.line() == "12"
+    process.end()
+    is_free(client.lock("lock"))
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "held = client.lock('lock').acquire().wait()",
+        "held = client.lock('lock').acquire().wait(); raise SystemExit(0)",
+        # A daemon thread that waits, and one that holds.
+        """
+        held = client.lock('lock').acquire().wait()
+        def wait():
+            with client.lock('lock').acquire(): pass
+        threading.Thread(target=wait, daemon=True).start()
+        while client.lock('lock').inspect().wait().waiting != 1: time.sleep(0.01)
+        """,
+        """
+        import atexit
+        @atexit.register
+        def fail():
+            held.check()
+            sys.stderr.write("")
+        held = client.lock('lock').acquire().wait()
+        """,
+        """
+        async def main():
+            global held
+            held = await client.lock('lock').acquire()
+            asyncio.create_task(client.lock('lock').acquire()._run())
+            await asyncio.sleep(0.1)
+        asyncio.run(main())
+        """,
+        # Objects that are only collected when the interpreter ends.
+        """
+        class Cycle: pass
+        cycle = Cycle(); cycle.me = cycle; cycle.held = client.lock('lock').acquire().wait(); cycle.client = client
+        sys.modules["cycle"] = cycle
+        """,
+    ],
+)
+def test_the_end_of_the_interpreter_leaves_nothing_behind(client: fairlock.Client, child: Start, code: str) -> None:
+    process = child(code)
+    assert process.end() == ""
+    is_free(client.lock("lock"))
+
+
+def test_an_exception_in_atexit_does_not_keep_the_lock(client: fairlock.Client, child: Start) -> None:
+    process = child("""
+        import atexit
+        held = client.lock('lock').acquire().wait()
+        atexit.register(lambda: 1 / 0)
+    """)
+    assert "ZeroDivisionError" in process.end()
+    is_free(client.lock("lock"))
+
+
+def test_a_hard_exit_leaves_the_rest_of_the_lease(client: fairlock.Client, child: Start) -> None:
+    process = child("held = client.lock('lock', lease=1).acquire().wait(); print('held'); os._exit(0)")
+    assert process.line() == "held" and process.end() == ""
+    with client.lock("lock").acquire(timeout=SOON):
+        pass
+
+
+def test_no_thread_is_left_when_clients_are_closed(child: Start) -> None:
+    process = child("""
+        def threads():
+            return sorted(open(f"/proc/self/task/{t}/comm").read().strip() for t in os.listdir("/proc/self/task"))
+        client.close()
+        del client
+        while [name for name in threads() if name.startswith("fairlock-k")]: time.sleep(0.01)
+        print("ended")
+    """)
+    assert process.line() == "ended"
+    process.end()
+
+
+def test_nothing_of_a_process_can_be_pickled(client: fairlock.Client) -> None:
+    lock = client.lock("lock")
+    with lock.acquire() as held:
+        for thing in (client, lock, held, held.lost, lock.inspect):
+            with pytest.raises(TypeError, match="cannot be pickled or copied"):
+                pickle.dumps(thing)
+        with pytest.raises(TypeError, match="pass the lock's name along"):
+            copy.copy(held)
+        state = lock.inspect().wait()
+        assert pickle.loads(pickle.dumps(state)) == state
+    error = fairlock.Timeout("message", waited=1.0, position=None, cause=None)
+    again = pickle.loads(pickle.dumps(error))
+    assert (str(again), again.waited) == ("message", 1.0)
+
+
+def test_sub_interpreters_are_refused_with_a_reason(child: Start) -> None:
+    interpreters = "_interpreters" if sys.version_info >= (3, 13) else "_xxsubinterpreters"
+    process = child(f"""
+        import {interpreters} as interpreters
+        one = interpreters.create()
+        path = os.path.dirname(os.path.dirname(fairlock.__file__))
+        failed = None
+        try:
+            failed = interpreters.run_string(one, f"import sys; sys.path.insert(0, {{path!r}}); import fairlock")
+        except Exception as error:
+            failed = error
+        print("does not support sub" in str(failed) or "support subinterpreters" in str(failed))
+    """)
+    assert process.line() == "True"
+
+
+def test_the_server_stops_a_waiter_that_was_killed(server: Server, client: fairlock.Client, child: Start) -> None:
+    lock = client.lock("lock", liveness=1, buffer=0.5)
+    held = lock.acquire().wait()
+    process = child("client.lock('lock', liveness=1, buffer=0.5).acquire().wait()")
+    waiting(lock, 1)
+    process.process.kill()
+    place = lock.enqueue().wait()
+    held.release()
+    place.wait().release()
+    eventually("nobody waits", lambda: lock.inspect().wait().waiting == 0)
