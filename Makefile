@@ -3,7 +3,7 @@
 
 with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$server"
 
-.PHONY: scripts lint-lua help setup quick test test-all test-matrix test-acl test-examples test-python pictures public-api soak whims mutants mutants-generic model fuzz deny dist dist-static dist-deb release-check bench bench-peers bench-replicas bench-timeline demo
+.PHONY: scripts lint-lua help setup quick test test-all test-matrix test-acl test-examples test-python test-package-python pictures public-api soak whims mutants mutants-generic model fuzz deny dist dist-static dist-deb release-check bench bench-peers bench-replicas bench-timeline demo
 help:
 	@echo "make demo        six jobs compete for one lock, two are killed, and a timeline shows who held it when"
 	@echo "make quick       the tests that need no server and the scripts against the model: within a minute of an edit"
@@ -14,6 +14,7 @@ help:
 	@echo "                 some of them: make test-matrix ROWS='valkey-9 least'"
 	@echo "make test-acl    the tests, every client with exactly the rights that docs/guide.md lists"
 	@echo "make test-python the Python client of docs/protocol.md in one queue with Rust processes, under faults"
+	@echo "make test-package-python  the Python package in python/: its wheel, in a fresh virtual environment"
 	@echo "make soak        the scripts against the model for as long as you like: make soak STEPS=5000000;"
 	@echo "                 or processes under all faults at random, judged at the end: make soak MINUTES=60;"
 	@echo "                 or under failovers and moves of slots too: make soak MINUTES=60 AT=sentinels, or AT=cluster"
@@ -63,6 +64,10 @@ test-acl:
 # It makes a virtual environment under target/, and says so if there is no python3.
 test-python:
 	$(with_redis) cargo test --test histories python:: -- --ignored --nocapture
+
+# It makes its virtual environments under python/target, and says so if there is no python3.
+test-package-python:
+	$(with_redis) ./scripts/test-package-python.sh
 
 soak: STEPS ?= 2000000
 soak:

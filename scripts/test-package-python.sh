@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Builds the wheel of the Python package, installs it into a fresh virtual environment under python/target, and tests it
+# there: its own tests, its types, and the test suites of the locks that it replaces. Needs python3 and cargo.
+#
+#   PROFILE=release   builds what people install, which takes minutes (default: dev)
+#   PYTEST='-k gil'   arguments for pytest
+set -euo pipefail
+cd "$(dirname "$0")/../python"
+
+profile=${PROFILE:-dev}
+builder=target/builder
+environment=target/environment
+wheels=target/wheels-$profile
+
+if ! python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 9))' 2>/dev/null; then
+    echo "no python3 (3.9 or newer, with venv): the tests of the Python package are left out" >&2
+    exit 0
+fi
+
+install() { "$1/bin/python" -m pip install --quiet --disable-pip-version-check "${@:2}"; }
+
+[ -x "$builder/bin/maturin" ] || { python3 -m venv --clear "$builder" && install "$builder" "maturin>=1.7,<2"; }
+rm -rf "$wheels"
+"$builder/bin/maturin" build --quiet --locked --profile "$profile" --out "$wheels"
+
+# A fresh environment, so that the wheel is tested as people get it: the tests see nothing of this folder but tests/.
+python3 -m venv --clear "$environment"
+install "$environment" --requirement requirements-test.txt
+install "$environment" --no-deps "$wheels"/*.whl
+
+python=$PWD/$environment/bin/python
+"$python" -m mypy --strict -p fairlock
+"$python" -m mypy --strict tests
+"$python" -m pyright --pythonpath "$python" fairlock
+# Not `python -m pytest`: that would find the package in this folder.
+# shellcheck disable=SC2086
+"$environment/bin/pytest" tests ${PYTEST:-}
