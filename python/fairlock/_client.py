@@ -306,10 +306,10 @@ def connect(url: Optional[str] = None, **settings: Any) -> Client:
     :exc:`AuthenticationError`, :exc:`MissingRight` or :exc:`InvalidOption`.
     """
     client = Client(url, _connected=True, **settings)
-    return client._connected(wait(client._connect()))  # pyright: ignore[reportPrivateUsage]
+    return client._connected(wait(client._connect()))
 
 
 async def aconnect(url: Optional[str] = None, **settings: Any) -> Client:
     """As :func:`connect`, for tasks of asyncio."""
     client = Client(url, _connected=True, **settings)
-    return client._connected(await run(client._connect()))  # pyright: ignore[reportPrivateUsage]
+    return client._connected(await run(client._connect()))

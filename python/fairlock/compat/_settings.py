@@ -1,0 +1,101 @@
+"""The settings of a redis-py client as those of a fairlock client."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Dict, Iterable, List, Optional, Tuple
+from urllib.parse import quote
+
+from .._client import Client
+from .._errors import InvalidOption
+
+_clients: Dict[Tuple[Tuple[str, Any], ...], Client] = {}
+_adding = threading.Lock()
+
+
+def client_of(redis: Any) -> Client:
+    """A client for the server of this redis-py client (``redis.Redis``, ``redis.RedisCluster`` or their counterparts in
+    ``redis.asyncio``). Clients of the same server share one, which lives as long as the process.
+
+    Its settings are read, and its connections are not used. Login, TLS, Sentinel and Cluster are taken over. A credential
+    provider is asked once, now: for passwords that change, make a :class:`fairlock.Client` with a ``password_file``.
+    """
+    if isinstance(redis, Client):
+        return redis
+    settings = settings_of(redis)
+    key = tuple(sorted(settings.items()))
+    with _adding:
+        client = _clients.get(key)
+        if client is None:
+            client = _clients[key] = Client(**settings)
+        return client
+
+
+def settings_of(redis: Any) -> Dict[str, Any]:
+    """The arguments for :class:`fairlock.Client`."""
+    nodes: Any = getattr(redis, "nodes_manager", None)
+    if nodes is not None:
+        arguments: Dict[str, Any] = dict(nodes.connection_kwargs)
+        addresses = (f"{node.host}:{node.port}" for node in nodes.startup_nodes.values())
+        return _with_login(arguments, f"{_scheme('redis+cluster', _is_encrypted(arguments))}://{_list(addresses)}")
+    pool: Any = getattr(redis, "connection_pool", None)
+    if pool is None:
+        raise TypeError(f"a client of redis-py is needed, and not {redis!r}")
+    arguments = dict(pool.connection_kwargs)
+    encrypted = _is_encrypted(arguments) or "SSL" in pool.connection_class.__name__
+    database = arguments.get("db") or 0
+    if hasattr(pool, "sentinel_manager"):
+        sentinels: List[Any] = [one.connection_pool.connection_kwargs for one in pool.sentinel_manager.sentinels]
+        addresses = (f"{one['host']}:{one.get('port', 26379)}" for one in sentinels)
+        url = f"{_scheme('redis+sentinel', encrypted)}://{_list(addresses)}/{quote(pool.service_name, safe='')}/{database}"
+        user, password = _login(sentinels[0])
+        if password is not None:
+            login = {"sentinel_user": user, "sentinel_password": password}
+            url += "?" + "&".join(f"{name}={quote(text, safe='')}" for name, text in login.items() if text)
+        return _with_login(arguments, url)
+    path: Optional[str] = arguments.get("path")
+    if path is not None:
+        return _with_login(arguments, f"unix://{quote(path)}?db={database}")
+    host = str(arguments.get("host", "localhost"))
+    address = f"[{host}]" if ":" in host else host
+    return _with_login(arguments, f"{_scheme('redis', encrypted)}://{address}:{arguments.get('port', 6379)}/{database}")
+
+
+def _is_encrypted(arguments: Dict[str, Any]) -> bool:
+    return bool(arguments.get("ssl"))
+
+
+def _scheme(scheme: str, encrypted: bool) -> str:
+    return scheme.replace("redis", "rediss", 1) if encrypted else scheme
+
+
+def _list(addresses: Iterable[str]) -> str:
+    return ",".join(addresses)
+
+
+def _login(arguments: Dict[str, Any]) -> Tuple[Optional[str], Optional[str]]:
+    provider: Any = arguments.get("credential_provider")
+    if provider is not None:
+        given: Tuple[str, ...] = tuple(provider.get_credentials())
+        return (given[0], given[1]) if len(given) == 2 else (None, given[0])
+    return arguments.get("username"), arguments.get("password")
+
+
+def _with_login(arguments: Dict[str, Any], url: str) -> Dict[str, Any]:
+    settings: Dict[str, Any] = {"url": url}
+    user, password = _login(arguments)
+    if password is not None:
+        settings["password"] = str(password)
+        if user is not None:
+            settings["user"] = str(user)
+    if url.startswith("rediss"):
+        if arguments.get("ssl_cert_reqs") in ("none", 0):
+            raise InvalidOption("fairlock verifies certificates: give the client ssl_ca_certs instead of ssl_cert_reqs")
+        files = {"ca_file": "ssl_ca_certs", "certificate_file": "ssl_certfile", "key_file": "ssl_keyfile"}
+        settings.update({ours: arguments[theirs] for ours, theirs in files.items() if arguments.get(theirs)})
+    return settings
+
+
+def text_of(name: Any) -> str:
+    """A lock's name; redis-py also takes bytes."""
+    return name.decode() if isinstance(name, (bytes, bytearray)) else str(name)
