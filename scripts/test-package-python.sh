@@ -35,3 +35,7 @@ python=$PWD/$environment/bin/python
 # Not `python -m pytest`: that would find the package in this folder.
 # shellcheck disable=SC2086
 "$environment/bin/pytest" tests ${PYTEST:-}
+
+# Processes of the package and of Rust in one queue, some of them killed: the judges of the Rust tests read what happened.
+cd ..
+FAIRLOCK_PYTHON=$python cargo test --test histories python::processes_of_the_python_package -- --ignored

@@ -164,8 +164,7 @@ impl Sleeper {
     /// Polls once. If the future is pending, sleeps until it is to be polled again.
     fn step(self: &Arc<Self>, work: &mut Work, longest: Option<Duration>, main_thread: bool) -> Option<Outcome> {
         let waker = self.clone().into();
-        // A free lock takes one round trip of this thread. If the server hangs, a signal is heard after 5 seconds.
-        let polled = fairlock::poll_on_the_spot(work.as_mut(), &mut Context::from_waker(&waker));
+        let polled = work.as_mut().poll(&mut Context::from_waker(&waker));
         if let Poll::Ready(outcome) = polled {
             if EXITING.load(Ordering::Acquire) && !main_thread {
                 // CPython, too, lets a daemon thread go no further. The process ends soon.

@@ -92,8 +92,16 @@ class Child:
         head = f"import fairlock, os, sys, time, threading, asyncio, signal\nurl = {server.url!r}\n"
         made = head + textwrap.dedent(before) + "client = fairlock.connect(url)\n" + textwrap.dedent(code)
         self.process = subprocess.Popen(
-            [sys.executable, "-u", "-c", made], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [sys.executable, "-u", "-c", made],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
+
+    def is_asleep(self) -> bool:
+        """Whether its main thread sleeps."""
+        return Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()[0] == "S"
 
     def line(self) -> str:
         assert self.process.stdout is not None

@@ -178,6 +178,45 @@ def test_the_end_of_the_interpreter_leaves_nothing_behind(client: fairlock.Clien
     is_free(client.lock("lock"))
 
 
+def test_a_daemon_thread_that_waits_does_not_go_on_while_the_interpreter_ends(child: Start) -> None:
+    for _ in range(3):
+        process = child("""
+            held = client.lock('lock').acquire().wait()
+            def wait():
+                try:
+                    with client.lock('lock').acquire(): pass
+                finally:
+                    sys.stderr.write("it went on")
+            threading.Thread(target=wait, daemon=True).start()
+            while client.lock('lock').inspect().wait().waiting != 1: time.sleep(0.01)
+        """)
+        assert process.end() == ""
+
+
+def test_ctrl_c_is_heard_while_the_server_hangs(server: Server, child: Start) -> None:
+    process = child("""
+        client.lock("lock").acquire().wait().release()
+        print("ready")
+        sys.stdin.readline()
+        try:
+            print("asks")
+            with client.lock("lock").acquire(): pass
+        except KeyboardInterrupt:
+            print("interrupted")
+    """)
+    assert process.line() == "ready"
+    server.process.send_signal(signal.SIGSTOP)
+    try:
+        process.process.stdin.write("go\n")  # type: ignore[union-attr]
+        process.process.stdin.flush()  # type: ignore[union-attr]
+        assert process.line() == "asks"
+        eventually("it waits", process.is_asleep)
+        process.process.send_signal(signal.SIGINT)
+        assert process.line() == "interrupted"
+    finally:
+        server.process.send_signal(signal.SIGCONT)
+
+
 def test_an_exception_in_atexit_does_not_keep_the_lock(client: fairlock.Client, child: Start) -> None:
     process = child("""
         import atexit

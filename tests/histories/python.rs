@@ -141,3 +141,37 @@ fn python_and_rust_processes_stand_in_one_queue() {
         keys_left(&server);
     }
 }
+
+/// The Python package, built and installed by `make test-package-python`, which names its interpreter.
+#[test]
+#[ignore = "it needs the Python package: make test-package-python"]
+fn processes_of_the_python_package_and_of_rust_stand_in_one_queue() {
+    let python = std::env::var("FAIRLOCK_PYTHON").expect("a Python with the package");
+    let member = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/histories/package_member.py");
+    let command = [&*python, member.to_str().unwrap()];
+    let server = RedisServer::start();
+    let mut crew = Crew::at(&server)
+        .seed(seeds(&[37])[0])
+        .processes(16)
+        .waiters(4)
+        .slack(Duration::from_secs(6))
+        .long_of(4)
+        .every_other_is(&command)
+        .start();
+    crew.work(20);
+    crew.suffer(vec![
+        killed("Rust processes killed", false, 3),
+        killed("Python processes killed", true, 3),
+        crew::fault::holders_killed(2),
+    ]);
+    for way in ["-thread-", "-task-"] {
+        let of_this_way = |wait: &&Wait| wait.waiter.contains(way) && wait.token.is_some();
+        let served = (0..50).any(|_| {
+            crew.work(5);
+            crew.history().waits().iter().filter(of_this_way).count() >= 5
+        });
+        assert!(served, "processes of the kind {way} are not granted the lock");
+    }
+    crew.finish();
+    keys_left(&server);
+}

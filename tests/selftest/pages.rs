@@ -9,9 +9,18 @@ fn lines_wrap_and_links_lead_somewhere() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut pages: Vec<_> =
         ["README", "CHANGELOG", "CONTRIBUTING", "SECURITY"].map(|page| root.join(page).with_extension("md")).into();
-    for folder in
-        ["cli", "docs", "lua", "tests", "benches", "fuzz", "examples", "examples/kubernetes", "examples/python-client"]
-    {
+    for folder in [
+        "cli",
+        "docs",
+        "lua",
+        "tests",
+        "benches",
+        "fuzz",
+        "examples",
+        "examples/kubernetes",
+        "examples/python-client",
+        "python",
+    ] {
         let files = fs::read_dir(root.join(folder)).unwrap().map(|entry| entry.unwrap().path());
         pages.extend(files.filter(|path| path.extension().is_some_and(|extension| extension == "md")));
     }
