@@ -162,7 +162,7 @@ fn processes_of_the_python_package_and_of_rust_stand_in_one_queue() {
     crew.suffer(vec![
         killed("Rust processes killed", false, 3),
         killed("Python processes killed", true, 3),
-        crew::fault::holders_killed(2),
+        fault::holders_killed(2),
     ]);
     for way in ["-thread-", "-task-"] {
         let of_this_way = |wait: &&Wait| wait.waiter.contains(way) && wait.token.is_some();
