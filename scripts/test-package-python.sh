@@ -25,7 +25,7 @@ rm -rf "$wheels"
 
 # A fresh environment, so that the wheel is tested as people get it: the tests see nothing of this folder but tests/.
 python3 -m venv --clear "$environment"
-install "$environment" --requirement requirements-test.txt
+install "$environment" --requirement requirements-test.txt --requirement requirements-examples.txt
 install "$environment" --no-deps "$wheels"/*.whl
 
 python=$PWD/$environment/bin/python

@@ -1,0 +1,170 @@
+"""The examples, as people run them. Left out where their packages are not installed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import threading
+from io import StringIO
+from pathlib import Path
+from typing import Any, Iterator, List
+
+import pytest
+from conftest import SOON, Server, eventually, is_free, waiting
+
+import fairlock
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+@pytest.fixture
+def of_examples(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setenv("REDIS_URL", server.url)
+    monkeypatch.syspath_prepend(str(EXAMPLES))
+    yield
+    for name in ("celery_tasks", "fastapi_app", "scheduled_job", "django_command"):
+        sys.modules.pop(name, None)
+
+
+def test_celery_tasks_wait_their_turn_in_prefork_workers(
+    server: Server, client: fairlock.Client, of_examples: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("celery")
+    monkeypatch.setenv("REDIS_URL", f"redis+socket://{server.path}")
+    command = [sys.executable, "-m", "celery", "-A", "celery_tasks", "worker", "--concurrency", "3", "-l", "warning"]
+    with subprocess.Popen(command, cwd=EXAMPLES, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT) as worker:
+        try:
+            import celery_tasks
+
+            lock = client.lock("reports:7", lease=10)
+            results = [celery_tasks.rebuild.delay("7", 0) for _ in range(6)]
+            tokens = [result.get(timeout=2 * SOON) for result in results]
+            assert len(set(tokens)) == 6
+
+            # A soft time limit interrupts a wait, which leaves the queue.
+            with lock.acquire():
+                limited = celery_tasks.rebuild.apply_async(("7",), soft_time_limit=2)
+                waiting(lock, 1)
+                assert limited.get(timeout=2 * SOON) is None
+                waiting(lock, 0)
+
+                # One that waits is revoked: another worker is served.
+                revoked = celery_tasks.rebuild.delay("7")
+                waiting(lock, 1)
+                revoked.revoke(terminate=True, signal="SIGKILL")
+                other = celery_tasks.rebuild.delay("7", 0)
+                waiting(lock, 2)
+            assert other.get(timeout=2 * SOON) > max(tokens)
+        finally:
+            worker.terminate()
+            worker.wait(2 * SOON)
+    is_free(lock)
+
+
+def test_an_endpoint_of_fastapi(client: fairlock.Client, of_examples: None) -> None:
+    httpx: Any = pytest.importorskip("httpx")
+    pytest.importorskip("fastapi")
+    import fastapi_app
+
+    async def main() -> None:
+        transport = httpx.ASGITransport(app=fastapi_app.app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test", timeout=SOON) as web:
+            answers = await asyncio.gather(*(web.post("/reports/7") for _ in range(10)))
+            assert len({answer.json()["token"] for answer in answers}) == 10
+            held = await client.lock("reports:7").acquire()
+            request = asyncio.ensure_future(web.post("/reports/7"))
+            while (await client.lock("reports:7").inspect()).waiting != 1:
+                await asyncio.sleep(0.01)
+            request.cancel()
+            while (await client.lock("reports:7").inspect()).waiting != 0:
+                await asyncio.sleep(0.01)
+            await held.release()
+        await fastapi_app.client.aclose()
+
+    asyncio.run(main())
+    is_free(client.lock("reports:7"))
+
+
+def test_a_scheduled_job_runs_on_one_machine(client: fairlock.Client, of_examples: None) -> None:
+    pytest.importorskip("apscheduler")
+    environment = {**os.environ, "EVERY": "0.2"}
+    command = [sys.executable, str(EXAMPLES / "scheduled_job.py")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as job:
+        assert job.stdout is not None
+        assert "running" in job.stdout.readline()
+        with client.lock("reports:nightly").acquire():
+            while "skipped: busy" not in job.stdout.readline():
+                pass
+        while "running" not in job.stdout.readline():
+            pass
+        job.send_signal(signal.SIGTERM)
+        job.communicate()
+
+
+def test_a_management_command_of_django(server: Server, client: fairlock.Client, of_examples: None) -> None:
+    pytest.importorskip("django")
+    import django
+    from django.conf import settings
+    from django.core.management import CommandError, call_command
+
+    if not settings.configured:
+        settings.configure(FAIRLOCK_URL=server.url)
+        django.setup()
+    import django_command
+
+    said = StringIO()
+    call_command(django_command.Command(), stdout=said)
+    assert "rebuilt with token" in said.getvalue()
+    with client.lock("reports:rebuild").acquire(label="another"), pytest.raises(CommandError, match="another"):
+        call_command(django_command.Command(), timeout=0.05)
+    is_free(client.lock("reports:rebuild"))
+
+
+def test_a_cell_of_jupyter_can_be_interrupted(server: Server, client: fairlock.Client) -> None:
+    manager: Any = pytest.importorskip("jupyter_client.manager")
+    pytest.importorskip("ipykernel")
+    lock = client.lock("lock")
+    kernel, channels = manager.start_new_kernel(startup_timeout=2 * SOON)
+    try:
+        said: List[str] = []
+
+        def hear(message: Any) -> None:
+            said.append(str(message["content"].get("ename", message["content"].get("text", ""))))
+
+        def run(code: str) -> None:
+            channels.execute_interactive(code, output_hook=hear, timeout=2 * SOON)
+
+        run(f"import fairlock; client = fairlock.connect({server.url!r}); lock = client.lock('lock')")
+        with lock.acquire():
+            cell = threading.Thread(target=run, args=("with lock.acquire(): print('granted')",))
+            cell.start()
+            waiting(lock, 1)
+            kernel.interrupt_kernel()
+            cell.join(2 * SOON)
+            assert "KeyboardInterrupt" in said
+            waiting(lock, 0)
+        # A cell may await, too.
+        run("async with lock.acquire() as held: print('held', held.token)")
+        assert any("held" in text for text in said), said
+    finally:
+        channels.stop_channels()
+        kernel.shutdown_kernel(now=True)
+    eventually("the kernel's client is gone", lambda: not lock.is_locked().wait())
+
+
+@pytest.fixture(scope="module")
+def lock_service() -> Iterator[fairlock.Client]:
+    """For tests of programs that use locks: a server and a client for the tests of a module, in their process."""
+    server = Server()
+    with fairlock.connect(server.url, prefix="tests") as client:
+        yield client
+    server.stop()
+
+
+@pytest.mark.parametrize("number", range(3))
+def test_a_program_is_tested_with_the_lock_service_in_the_process(lock_service: fairlock.Client, number: int) -> None:
+    with lock_service.lock("lock").acquire(timeout=0) as held:
+        assert held.name == "lock"
