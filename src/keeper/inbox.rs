@@ -19,20 +19,20 @@ use crate::mutex::{lock, try_lock};
 
 /// The keeper's end.
 pub(super) struct Inbox<T> {
-    shared: Arc<Shared<T>>,
+    shared: Arc<Channel<T>>,
     /// Messages that were taken out of the queue, oldest first.
     taken: VecDeque<T>,
 }
 
 /// The senders' end.
-pub(crate) struct Outbox<T>(Arc<Shared<T>>);
+pub(crate) struct Outbox<T>(Arc<Channel<T>>);
 
 thread_local! {
     /// On a keeper, the number of its inbox. Without a destructor, so it is there until a thread has ended.
     static INBOX: Cell<u64> = const { Cell::new(0) };
 }
 
-struct Shared<T> {
+struct Channel<T> {
     /// Counted from 1.
     number: u64,
     /// None when the keeper has ended.
@@ -60,7 +60,7 @@ pub(super) fn inbox<T>(bell: Bell) -> (Outbox<T>, Inbox<T>) {
     let [queue, own] = [(); 2].map(|()| Mutex::new(Some(VecDeque::new())));
     static LAST: AtomicU64 = AtomicU64::new(0);
     let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-    let shared = Arc::new(Shared { number, queue, own, sleeps: AtomicBool::new(false), bell });
+    let shared = Arc::new(Channel { number, queue, own, sleeps: AtomicBool::new(false), bell });
     (Outbox(shared.clone()), Inbox { shared, taken: VecDeque::new() })
 }
 
@@ -72,7 +72,7 @@ impl<T> Outbox<T> {
 
     /// Fails if the keeper has ended, which drops the message.
     pub(crate) fn send(&self, message: T) -> Result<(), ()> {
-        let Shared { queue, own, sleeps, bell, .. } = &*self.0;
+        let Channel { queue, own, sleeps, bell, .. } = &*self.0;
         let by_keeper = self.is_of_this_thread();
         match &mut *lock(if by_keeper { own } else { queue }) {
             Some(queue) => queue.push_back(message),

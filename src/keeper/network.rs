@@ -23,11 +23,11 @@ const WINDOW: usize = 1000;
 /// A thread that connects to a server, or asks one, has finished.
 pub(crate) struct SetUp {
     line: Line,
-    outcome: Result<Outcome, ConnectError>,
+    outcome: Result<Finished, ConnectError>,
 }
 
 #[allow(clippy::large_enum_variant)] // The large one is the usual one.
-enum Outcome {
+enum Finished {
     Connection((Wire, Facts)),
     Found(Found),
     /// For the login on a connection that stays.
@@ -80,17 +80,17 @@ impl Network {
             Effect::Connect { line, node, channel, previous, by } => {
                 let prefix = self.prefix.clone();
                 self.on_a_thread(line, node, move |endpoint| {
-                    endpoint.set_up(&prefix, channel.as_deref(), previous.as_ref(), by).map(Outcome::Connection)
+                    endpoint.set_up(&prefix, channel.as_deref(), previous.as_ref(), by).map(Finished::Connection)
                 });
             }
             Effect::ConnectSecond { line, node, by } => {
-                self.on_a_thread(line, node, move |endpoint| endpoint.set_up_second(by).map(Outcome::Connection));
+                self.on_a_thread(line, node, move |endpoint| endpoint.set_up_second(by).map(Finished::Connection));
             }
             Effect::Ask { line, node, by } => {
                 let target = self.target.clone();
                 self.on_a_thread(line, Some(node.clone()), move |endpoint| match target {
-                    Target::Sentinel(sentinels) => Ok(Outcome::Found(Found::Master(sentinels.ask(&node, by)?))),
-                    _ => Ok(Outcome::Found(Found::Slots(endpoint.slots(by)?))),
+                    Target::Sentinel(sentinels) => Ok(Finished::Found(Found::Master(sentinels.ask(&node, by)?))),
+                    _ => Ok(Finished::Found(Found::Slots(endpoint.slots(by)?))),
                 });
             }
             Effect::Send { line, slot, request, call, channel, asking } => {
@@ -122,7 +122,7 @@ impl Network {
         &mut self,
         line: Line,
         node: Option<Node>,
-        work: impl FnOnce(&Endpoint) -> Result<Outcome, ConnectError> + Send + 'static,
+        work: impl FnOnce(&Endpoint) -> Result<Finished, ConnectError> + Send + 'static,
     ) {
         let endpoint = endpoint(&self.target, node.as_ref());
         let (outbox, address) = (self.outbox.clone(), endpoint.to_string());
@@ -140,12 +140,12 @@ impl Network {
     /// The result of a thread.
     pub(super) fn set_up(&mut self, SetUp { line, outcome }: SetUp) -> Option<Event> {
         match outcome {
-            Ok(Outcome::Connection((wire, facts))) => {
+            Ok(Finished::Connection((wire, facts))) => {
                 self.wires.insert(line, wire);
                 Some(Event::Ready { line, facts })
             }
-            Ok(Outcome::Found(found)) => Some(Event::Found { line, found }),
-            Ok(Outcome::Login(answer)) => {
+            Ok(Finished::Found(found)) => Some(Event::Found { line, found }),
+            Ok(Finished::Login(answer)) => {
                 let wire = self.wires.get_mut(&line)?;
                 match answer {
                     Ok(credentials) => wire.log_in(&credentials),
@@ -171,7 +171,7 @@ impl Network {
             };
             let (login, outbox) = (login.clone(), self.outbox.clone());
             let ask = move || {
-                let outcome = Ok(Outcome::Login(login.credentials(now + ANSWER_TIMEOUT)));
+                let outcome = Ok(Finished::Login(login.credentials(now + ANSWER_TIMEOUT)));
                 let _ = outbox.send(Message::SetUp(SetUp { line, outcome }));
             };
             let asked = thread::spawn("fairlock-connect", ask).is_ok();

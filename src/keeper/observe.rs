@@ -48,7 +48,7 @@ pub(crate) struct Wait {
     #[cfg(feature = "metrics")]
     spec: Arc<Spec>,
     #[cfg(feature = "metrics")]
-    _waiting: metrics::Counted,
+    _waiting: metrics::Gauged,
 }
 
 impl Wait {
@@ -59,7 +59,7 @@ impl Wait {
             #[cfg(feature = "metrics")]
             spec: spec.clone(),
             #[cfg(feature = "metrics")]
-            _waiting: metrics::Counted::waiting(spec),
+            _waiting: metrics::Gauged::waiting(spec),
         }
     }
 
@@ -96,7 +96,7 @@ impl Wait {
 pub(crate) struct Hold {
     pub(crate) span: Span,
     #[cfg(feature = "metrics")]
-    _held: metrics::Counted,
+    _held: metrics::Gauged,
 }
 
 impl Hold {
@@ -105,7 +105,7 @@ impl Hold {
         Self {
             span: tracing::debug_span!(target: TARGET, "hold", lock, token),
             #[cfg(feature = "metrics")]
-            _held: metrics::Counted::held(&lease.spec),
+            _held: metrics::Gauged::held(&lease.spec),
         }
     }
 }

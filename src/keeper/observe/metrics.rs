@@ -46,9 +46,9 @@ fn labels_and(spec: &Spec, name: &'static str, value: &'static str) -> Vec<Label
 
 /// One more in a gauge, until it is dropped.
 #[derive(Debug)]
-pub(super) struct Counted(Gauge);
+pub(super) struct Gauged(Gauge);
 
-impl Counted {
+impl Gauged {
     pub(super) fn waiting(spec: &Spec) -> Self {
         Self::more(gauge!(WAITING, labels(spec)))
     }
@@ -63,7 +63,7 @@ impl Counted {
     }
 }
 
-impl Drop for Counted {
+impl Drop for Gauged {
     fn drop(&mut self) {
         self.0.decrement(1);
     }

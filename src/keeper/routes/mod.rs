@@ -41,7 +41,7 @@ use self::api::untag;
 pub(crate) use self::api::{Effect, Event, Found, Line, Note, Shape, tag};
 use self::first::First;
 use self::peers::{Link, Role};
-use self::replicas::Question;
+use self::replicas::ReplicaQuestion;
 use self::search::Search;
 use self::slots::Route;
 use super::machine;
@@ -171,7 +171,7 @@ impl Routes {
             Event::Patience { slot, patience } => self.set_patience(now, slot, patience),
             Event::Send { slot, request, call } => self.send(slot, request, call),
             Event::Replicate { slot, request, keys, replicas, within } => {
-                self.replicate(now, Question { slot, request, keys, replicas, within });
+                self.replicate(now, ReplicaQuestion { slot, request, keys, replicas, within });
             }
             Event::GiveUp { slot } => self.give_up(now, slot),
             Event::Ready { line, facts } => self.ready(now, line, facts),

@@ -23,7 +23,7 @@ pub(super) enum Role {
 /// What the keeper knows of a server.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Link {
-    state: State,
+    state: LinkState,
     /// Attempts that failed since the last answer.
     pub(super) attempts: u32,
     /// The last connection: its requests must not be executed after anything is asked again.
@@ -33,7 +33,7 @@ pub(super) struct Link {
 
 #[derive(Debug, Clone, Default)]
 #[allow(clippy::large_enum_variant)] // The large one is the usual one.
-enum State {
+enum LinkState {
     #[default]
     Idle,
     Pausing,
@@ -62,15 +62,15 @@ pub(super) struct Up {
 
 impl Link {
     pub(super) fn up(&self) -> Option<&Up> {
-        if let State::Up(up) = &self.state { Some(up) } else { None }
+        if let LinkState::Up(up) = &self.state { Some(up) } else { None }
     }
 
     pub(super) fn up_mut(&mut self) -> Option<&mut Up> {
-        if let State::Up(up) = &mut self.state { Some(up) } else { None }
+        if let LinkState::Up(up) = &mut self.state { Some(up) } else { None }
     }
 
     pub(super) fn is_connecting(&self) -> bool {
-        !matches!(self.state, State::Idle | State::Up(_))
+        !matches!(self.state, LinkState::Idle | LinkState::Up(_))
     }
 }
 
@@ -79,15 +79,15 @@ impl Routes {
     pub(super) fn connect(&mut self, now: Time, peer: &Peer, patience: Duration) {
         let link = self.links.entry(peer.clone()).or_default();
         match link.state {
-            State::Idle => {}
-            State::Pausing => return self.hurry(now, peer, patience),
+            LinkState::Idle => {}
+            LinkState::Pausing => return self.hurry(now, peer, patience),
             _ => return,
         }
         let attempts = link.attempts;
         let pause = self.back_off(attempts, self.patience_at(peer).min(patience));
         if let Some(link) = self.links.get_mut(peer) {
             link.attempts = attempts.saturating_add(1);
-            link.state = State::Pausing;
+            link.state = LinkState::Pausing;
         }
         if pause.is_zero() {
             return self.attempt(now, peer);
@@ -110,7 +110,7 @@ impl Routes {
     pub(super) fn attempt(&mut self, now: Time, peer: &Peer) {
         let Some(link) = self.links.get_mut(peer) else { return };
         if let Shape::Sentinels(_) = self.shape {
-            link.state = State::Finding;
+            link.state = LinkState::Finding;
             self.search(now);
         } else {
             self.dial(now, peer, peer.node().cloned());
@@ -126,7 +126,7 @@ impl Routes {
         // The whole first attempt has one deadline.
         let by = self.first.as_ref().map(|first| first.by);
         let by = by.unwrap_or_else(|| now + patience_after(link.attempts.saturating_sub(1), needed));
-        link.state = State::Connecting(line, node.clone());
+        link.state = LinkState::Connecting(line, node.clone());
         let previous = link.previous.clone();
         self.lines.insert(line, Role::Main(peer.clone()));
         self.timers.set(Timer::Connect(peer.clone()), by);
@@ -135,7 +135,7 @@ impl Routes {
 
     /// Connecting has taken too long.
     pub(super) fn silent(&mut self, now: Time, peer: &Peer) {
-        let Some(State::Connecting(line, node)) = self.links.get(peer).map(|link| &link.state) else { return };
+        let Some(LinkState::Connecting(line, node)) = self.links.get(peer).map(|link| &link.state) else { return };
         let line = *line;
         let address = match (node, &self.shape) {
             (Some(node), _) => node.to_string(),
@@ -176,11 +176,11 @@ impl Routes {
         let subscribed = if self.is_cluster() { BTreeSet::new() } else { BTreeSet::from([self.channel()]) };
         let sharded = self.is_cluster() && facts.shards;
         let Some(link) = self.links.get_mut(&peer) else { return };
-        let State::Connecting(_, node) = std::mem::take(&mut link.state) else { return };
+        let LinkState::Connecting(_, node) = std::mem::take(&mut link.state) else { return };
         self.timers.clear(&Timer::Connect(peer.clone()));
         let again = std::mem::replace(&mut link.connected_before, true);
         link.previous = facts.run.clone();
-        link.state = State::Up(Up {
+        link.state = LinkState::Up(Up {
             line,
             node,
             address: facts.address,
@@ -215,7 +215,7 @@ impl Routes {
     pub(super) fn not_connected(&mut self, now: Time, peer: &Peer, error: ConnectError, lasting: bool) {
         self.timers.clear(&Timer::Connect(peer.clone()));
         if let Some(link) = self.links.get_mut(peer) {
-            link.state = State::Idle;
+            link.state = LinkState::Idle;
         }
         if self.first.is_some() {
             return self.first_failed(now, peer, error);
@@ -246,7 +246,7 @@ impl Routes {
     pub(super) fn fail(&mut self, now: Time, peer: &Peer, cause: &Arc<str>) {
         let Some(link) = self.links.get_mut(peer) else { return };
         let up = match std::mem::take(&mut link.state) {
-            State::Up(up) => up,
+            LinkState::Up(up) => up,
             other => return link.state = other,
         };
         self.note(Note::ConnectionLost { cause: cause.clone() });

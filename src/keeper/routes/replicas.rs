@@ -17,7 +17,7 @@ use crate::server::{Previous, Slot};
 
 /// A question: whether this many replicas have all writes so far.
 #[derive(Debug, Clone)]
-pub(super) struct Question {
+pub(super) struct ReplicaQuestion {
     pub(super) slot: Slot,
     pub(super) request: RequestId,
     pub(super) keys: Arc<LockKeys>,
@@ -32,12 +32,12 @@ pub(super) struct Asking {
     /// Whether the line is set up.
     ready: bool,
     /// The questions that one WAIT answers, and those that come after it.
-    asked: Vec<Question>,
-    to_ask: Vec<Question>,
+    asked: Vec<ReplicaQuestion>,
+    to_ask: Vec<ReplicaQuestion>,
 }
 
 impl Routes {
-    pub(super) fn replicate(&mut self, now: Time, question: Question) {
+    pub(super) fn replicate(&mut self, now: Time, question: ReplicaQuestion) {
         let Some(route) = self.routes.get(&question.slot).filter(|route| route.line.is_some()) else { return };
         let Some(peer) = route.peer.clone() else { return };
         if let Some(up) = self.up_at(&peer) {
@@ -126,7 +126,7 @@ impl Routes {
     fn answer_questions(&mut self, now: Time, peer: &Peer, result: &Result<u32, Refusal>) {
         self.timers.clear(&Timer::Replicas(peer.clone()));
         let Some(up) = self.up_at(peer) else { return };
-        for Question { slot, request, .. } in std::mem::take(&mut up.asking.asked) {
+        for ReplicaQuestion { slot, request, .. } in std::mem::take(&mut up.asking.asked) {
             if self.routes.get(&slot).is_some_and(|route| route.line.is_some()) {
                 self.tell(slot, Told::Replicated { request, result: result.clone() });
             }
