@@ -22,7 +22,6 @@
 mod readme {}
 
 mod acquire;
-mod bell;
 mod blocking;
 mod cancel;
 mod client;
@@ -39,6 +38,7 @@ mod lock;
 mod lock_all;
 mod memory;
 mod mutex;
+mod notifier;
 mod operation;
 #[cfg(feature = "operator")]
 #[doc(hidden)]

@@ -16,7 +16,7 @@ impl Keeper {
         loop {
             self.follow();
             // What does not wait for room comes first, of all machines.
-            if let Some((slot, was_due)) = self.stirred.pop_first() {
+            if let Some((slot, was_due)) = self.dirty.pop_first() {
                 self.carry_out_of(slot, was_due, 0);
             } else if let Some((slot, room)) = self.turns.next(|line| self.network.room(line)) {
                 let due = self.machines.get(&slot).and_then(Machine::next_due);

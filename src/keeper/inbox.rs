@@ -1,4 +1,4 @@
-//! The keeper's messages. A message alone does not wake a keeper that sleeps (`sleep/`): its sender also rings a bell,
+//! The keeper's messages. A message alone does not wake a keeper that sleeps (`poller/`): its sender also notifies it,
 //! but only while the keeper sleeps. A message to a keeper that is awake costs no system call.
 //!
 //! The sender queues its message, then checks whether the keeper sleeps. The keeper announces that it sleeps, then
@@ -13,9 +13,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex};
 
-use crate::bell::Bell;
 use crate::memory::KEPT;
 use crate::mutex::{lock, try_lock};
+use crate::notifier::Notifier;
 
 /// The keeper's end.
 pub(super) struct Inbox<T> {
@@ -39,9 +39,9 @@ struct Channel<T> {
     queue: Mutex<Option<VecDeque<T>>>,
     /// The keeper's messages to itself, which come first. No other thread locks it.
     own: Mutex<Option<VecDeque<T>>>,
-    /// The keeper sleeps, or is about to, and nobody has rung the bell yet.
+    /// The keeper sleeps, or is about to, and nobody has notified it yet.
     sleeps: AtomicBool,
-    bell: Bell,
+    notifier: Notifier,
 }
 
 impl<T> std::fmt::Debug for Outbox<T> {
@@ -56,11 +56,11 @@ impl<T> Clone for Outbox<T> {
     }
 }
 
-pub(super) fn inbox<T>(bell: Bell) -> (Outbox<T>, Inbox<T>) {
+pub(super) fn inbox<T>(notifier: Notifier) -> (Outbox<T>, Inbox<T>) {
     let [queue, own] = [(); 2].map(|()| Mutex::new(Some(VecDeque::new())));
     static LAST: AtomicU64 = AtomicU64::new(0);
     let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
-    let shared = Arc::new(Channel { number, queue, own, sleeps: AtomicBool::new(false), bell });
+    let shared = Arc::new(Channel { number, queue, own, sleeps: AtomicBool::new(false), notifier });
     (Outbox(shared.clone()), Inbox { shared, taken: VecDeque::new() })
 }
 
@@ -72,7 +72,7 @@ impl<T> Outbox<T> {
 
     /// Fails if the keeper has ended, which drops the message.
     pub(crate) fn send(&self, message: T) -> Result<(), ()> {
-        let Channel { queue, own, sleeps, bell, .. } = &*self.0;
+        let Channel { queue, own, sleeps, notifier, .. } = &*self.0;
         let by_keeper = self.is_of_this_thread();
         match &mut *lock(if by_keeper { own } else { queue }) {
             Some(queue) => queue.push_back(message),
@@ -83,7 +83,7 @@ impl<T> Outbox<T> {
         }
         fence(Ordering::SeqCst);
         if sleeps.load(Ordering::Relaxed) && sleeps.swap(false, Ordering::Relaxed) {
-            bell.ring();
+            notifier.notify();
         }
         Ok(())
     }
@@ -95,7 +95,7 @@ impl<T> Inbox<T> {
         INBOX.set(self.shared.number);
     }
 
-    /// None if there is no message, or while a sender holds the lock. That sender rings the bell if the keeper has gone
+    /// None if there is no message, or while a sender holds the lock. That sender notifies the keeper if it has gone
     /// to sleep by then.
     pub(super) fn next(&mut self) -> Option<T> {
         if let Some(own) = lock(&self.shared.own).as_mut().and_then(VecDeque::pop_front) {
@@ -114,7 +114,7 @@ impl<T> Inbox<T> {
         self.taken.pop_front()
     }
 
-    /// From now on senders ring the bell. False if there is a message already.
+    /// From now on senders notify the keeper. False if there is a message already.
     pub(super) fn fall_asleep(&mut self) -> bool {
         self.shared.sleeps.store(true, Ordering::Relaxed);
         fence(Ordering::SeqCst);
@@ -146,30 +146,30 @@ mod tests {
     use std::sync::mpsc::channel;
     use std::time::{Duration, Instant};
 
-    use super::super::sleep::{Lookout, Watched, lookout};
+    use super::super::poller::{Poller, Watched, poller};
     use super::*;
 
-    /// Sleeps until the bell rings. False if it did not ring in time.
-    fn sleep<T>(inbox: &mut Inbox<T>, lookout: &mut Lookout, longest: Duration) -> bool {
+    /// Sleeps until it is notified. False if that did not happen in time.
+    fn sleep<T>(inbox: &mut Inbox<T>, poller: &mut Poller, longest: Duration) -> bool {
         if !inbox.fall_asleep() {
             return true;
         }
         let start = Instant::now();
-        lookout.sleep(std::iter::empty::<Watched<UnixStream>>(), longest).unwrap();
+        poller.sleep(std::iter::empty::<Watched<UnixStream>>(), longest).unwrap();
         inbox.wake_up();
         start.elapsed() < longest
     }
 
-    fn pair<T>() -> (Outbox<T>, Inbox<T>, Lookout) {
-        let (bell, lookout) = lookout().unwrap();
-        let (outbox, inbox) = inbox(bell);
-        (outbox, inbox, lookout)
+    fn pair<T>() -> (Outbox<T>, Inbox<T>, Poller) {
+        let (notifier, poller) = poller().unwrap();
+        let (outbox, inbox) = inbox(notifier);
+        (outbox, inbox, poller)
     }
 
     #[test]
     fn no_message_leaves_the_keeper_asleep() {
         const ROUNDS: u64 = 30_000;
-        let (outbox, mut inbox, mut lookout) = pair::<u64>();
+        let (outbox, mut inbox, mut poller) = pair::<u64>();
         let (answer, answers) = channel();
         let sender = std::thread::spawn(move || {
             for round in 0..ROUNDS {
@@ -188,7 +188,7 @@ mod tests {
                     answer.send(()).unwrap();
                 }
                 None => {
-                    assert!(sleep(&mut inbox, &mut lookout, Duration::from_secs(20)), "round {next} was not heard of")
+                    assert!(sleep(&mut inbox, &mut poller, Duration::from_secs(20)), "round {next} was not heard of")
                 }
             }
         }
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn keeper_never_waits_for_a_sender() {
-        let (outbox, mut inbox, _lookout) = pair();
+        let (outbox, mut inbox, _poller) = pair();
         outbox.send(1).unwrap();
         std::thread::scope(|threads| {
             // A sender that lost its processor with the lock in its hand.
@@ -214,7 +214,7 @@ mod tests {
 
     #[test]
     fn keeper_that_sends_to_itself_waits_for_no_sender() {
-        let (outbox, mut inbox, _lookout) = pair();
+        let (outbox, mut inbox, _poller) = pair();
         outbox.send(2).unwrap();
         std::thread::scope(|threads| {
             let held = outbox.0.queue.lock().unwrap();
@@ -237,24 +237,24 @@ mod tests {
     }
 
     #[test]
-    fn bell_rings_once_for_each_sleep_and_not_while_the_keeper_is_awake() {
-        let (outbox, mut inbox, mut lookout) = pair();
+    fn keeper_is_notified_once_for_each_sleep_and_not_while_it_is_awake() {
+        let (outbox, mut inbox, mut poller) = pair();
         let soon = Duration::from_millis(20);
         outbox.send(1).unwrap();
         assert!(!inbox.fall_asleep(), "there is a message");
         assert_eq!(inbox.next(), Some(1));
-        assert!(!sleep(&mut inbox, &mut lookout, soon), "it was sent to a keeper that was awake");
+        assert!(!sleep(&mut inbox, &mut poller, soon), "it was sent to a keeper that was awake");
         assert!(inbox.fall_asleep());
         (2..5).for_each(|number| outbox.send(number).unwrap());
-        lookout.sleep(std::iter::empty::<Watched<UnixStream>>(), Duration::from_secs(20)).unwrap();
+        poller.sleep(std::iter::empty::<Watched<UnixStream>>(), Duration::from_secs(20)).unwrap();
         inbox.wake_up();
         assert_eq!(std::iter::from_fn(|| inbox.next()).collect::<Vec<_>>(), [2, 3, 4]);
-        assert!(!sleep(&mut inbox, &mut lookout, soon), "the bell rings on");
+        assert!(!sleep(&mut inbox, &mut poller, soon), "it is notified again");
     }
 
     #[test]
     fn memory_of_a_burst_is_given_back() {
-        let (outbox, mut inbox, _lookout) = pair();
+        let (outbox, mut inbox, _poller) = pair();
         for _ in 0..2 {
             (0..100 * KEPT).for_each(|number| outbox.send(number).unwrap());
             assert_eq!(std::iter::from_fn(|| inbox.next()).count(), 100 * KEPT);
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn keeper_that_has_ended_drops_messages() {
-        let (outbox, keeper, _lookout) = pair();
+        let (outbox, keeper, _poller) = pair();
         let message = Arc::new(());
         outbox.send(message.clone()).unwrap();
         drop(keeper);

@@ -23,7 +23,7 @@
 //! has a state of its own, which owns its waiters, leases and pending releases (`machine/lock.rs`); the phases of a
 //! waiter are a table in `machine/waiter.rs`.
 //!
-//! **The thread.** The keeper is a plain thread that sleeps in `epoll`, or `poll` (`sleep/`). In each round it takes in
+//! **The thread.** The keeper is a plain thread that sleeps in `epoll`, or `poll` (`poller/`). In each round it takes in
 //! what sockets and handles have sent, keeping the order of each socket and of the inbox, then the timers that are due;
 //! it carries out the effects; and it writes with one system call for each server. Everything that blocks (name
 //! look-ups, connecting, logging in) is done on short-lived threads, which end by a deadline and send their result. All
@@ -72,10 +72,10 @@ mod inbox;
 mod machine;
 mod network;
 mod observe;
+mod poller;
 mod questions;
 mod routes;
 mod shared;
-mod sleep;
 mod taking_in;
 #[cfg(test)]
 #[allow(clippy::expect_used, clippy::unwrap_used)]
@@ -100,9 +100,9 @@ use self::handle::End;
 use self::inbox::{Inbox, inbox};
 use self::machine::{Event, Id, Machine, Question, QuestionId};
 use self::network::Network;
+use self::poller::{Poller, poller};
 use self::questions::Questions;
 use self::routes::Routes;
-use self::sleep::{Lookout, lookout};
 use self::turns::Turns;
 use crate::clock::Time;
 use crate::error::{ConnectError, LostReason};
@@ -139,8 +139,8 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
     let thread_error = |error: std::io::Error| ConnectError::Thread { cause: error.into() };
     observe::describe();
     let wakers = Wakers::of_this_process().map_err(thread_error)?;
-    let (bell, lookout) = lookout().map_err(thread_error)?;
-    let (messages, inbox) = inbox(bell);
+    let (notifier, poller) = poller().map_err(thread_error)?;
+    let (messages, inbox) = inbox(notifier);
     let process = Process::this().map_err(thread_error)?;
     let end = Arc::new(End::default());
     let (client, prefix) = (start.client.clone(), start.prefix.clone());
@@ -150,7 +150,7 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
             let _is_keeper = IsKeeper::new(&wakers);
             let leases = Leases::default();
             let run = || {
-                Keeper::new(start, lookout, messages, wakers, leases.clone(), end.clone()).run(inbox);
+                Keeper::new(start, poller, messages, wakers, leases.clone(), end.clone()).run(inbox);
             };
             // A panic here must not leave a holder believing in a lease that is not renewed any more. Waiting callers
             // see their channels closed.
@@ -183,7 +183,7 @@ struct Keeper {
     /// When each machine wants to check the clock again, if it does.
     due: BTreeSet<(Time, Slot)>,
     /// The machines that have taken in events since their effects were carried out, and when they were due before.
-    stirred: BTreeMap<Slot, Option<Time>>,
+    dirty: BTreeMap<Slot, Option<Time>>,
     /// The machines whose requests wait for room.
     turns: Turns,
     /// The slots for which callers have sent commands since then, each with one of its locks.
@@ -205,14 +205,14 @@ struct Keeper {
 impl Keeper {
     fn new(
         start: Start,
-        lookout: Lookout,
+        poller: Poller,
         messages: Outbox<Message>,
         wakers: Arc<Wakers>,
         leases: Leases,
         end: Arc<End>,
     ) -> Self {
         let (client, prefix) = (start.client, start.prefix);
-        let network = Network::new(start.target, prefix.clone(), lookout, messages.clone());
+        let network = Network::new(start.target, prefix.clone(), poller, messages.clone());
         Self {
             routes: Routes::new(
                 Time::now(),
@@ -228,7 +228,7 @@ impl Keeper {
             first: start.first,
             machines: BTreeMap::new(),
             due: BTreeSet::new(),
-            stirred: BTreeMap::new(),
+            dirty: BTreeMap::new(),
             turns: Turns::default(),
             wanted: BTreeMap::new(),
             messages,
@@ -300,7 +300,7 @@ impl Keeper {
             }
             machine
         });
-        self.stirred.entry(slot).or_insert_with(|| machine.next_due());
+        self.dirty.entry(slot).or_insert_with(|| machine.next_due());
         machine.handle(Time::now(), event);
     }
 

@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::handle::Message;
 use super::inbox::Outbox;
 use super::machine::ANSWER_TIMEOUT;
+use super::poller::{Poller, Watched};
 use super::routes::{Effect, Event, Found, Line, Shape, tag};
-use super::sleep::{Lookout, Watched};
 use crate::clock::Time;
 use crate::credentials::{Answer, LOGIN_PAUSE};
 use crate::error::ConnectError;
@@ -39,7 +39,7 @@ pub(super) struct Network {
     /// Of the keys and channels.
     prefix: Arc<str>,
     wires: BTreeMap<Line, Wire>,
-    lookout: Lookout,
+    poller: Poller,
     /// For the results of threads.
     outbox: Outbox<Message>,
     /// Reports of wires that the routes have not taken yet.
@@ -48,8 +48,8 @@ pub(super) struct Network {
 }
 
 impl Network {
-    pub(super) fn new(target: Target, prefix: Arc<str>, lookout: Lookout, outbox: Outbox<Message>) -> Self {
-        Self { target, prefix, wires: BTreeMap::new(), lookout, outbox, events: Vec::new(), said: Vec::new() }
+    pub(super) fn new(target: Target, prefix: Arc<str>, poller: Poller, outbox: Outbox<Message>) -> Self {
+        Self { target, prefix, wires: BTreeMap::new(), poller, outbox, events: Vec::new(), said: Vec::new() }
     }
 
     /// How the servers of this target are found.
@@ -110,7 +110,7 @@ impl Network {
             }
             Effect::Drop { line } => {
                 if let Some(wire) = self.wires.remove(&line) {
-                    self.lookout.forget(line, &wire);
+                    self.poller.forget(line, &wire);
                 }
             }
             Effect::Tell { .. } | Effect::First(_) | Effect::Note(_) => {}
@@ -188,7 +188,7 @@ impl Network {
         }
     }
 
-    /// Sleeps until a connection can be read, or written if it has something to send, the bell rings, or the time is
+    /// Sleeps until a connection can be read, or written if it has something to send, another thread notifies it, or the time is
     /// over. Connections that can only be written to are written to at the end of the round.
     pub(super) fn sleep(&mut self, longest: Duration) {
         let wires = self.wires.iter().map(|(line, wire)| Watched {
@@ -196,7 +196,7 @@ impl Network {
             socket: wire,
             wants_write: wire.wants_write(),
         });
-        match self.lookout.sleep(wires, longest) {
+        match self.poller.sleep(wires, longest) {
             Ok(readable) => readable.into_iter().for_each(|line| self.receive(line)),
             Err((line, error)) => self.events.push(Event::Ended { line, cause: error.to_string().into() }),
         }

@@ -30,7 +30,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub(crate) use self::kept::IsKeeper;
-use self::way::Relay;
+use self::way::WakerProxy;
 pub(crate) use self::way::Way;
 use crate::fork::Process;
 use crate::mutex::lock;
@@ -81,7 +81,7 @@ struct State {
 
 /// Code of callers that is due.
 enum Due {
-    Waker(Arc<Relay>),
+    Waker(Arc<WakerProxy>),
     /// For a subscriber or a recorder. It may be left out.
     Words(Box<dyn FnOnce() + Send>),
     Call(Box<dyn FnOnce() + Send>),
@@ -100,7 +100,7 @@ impl State {
 impl Due {
     fn call(self) {
         let called = std::panic::catch_unwind(AssertUnwindSafe(move || match self {
-            Self::Waker(relay) => relay.wake_caller(),
+            Self::Waker(proxy) => proxy.wake_caller(),
             Self::Words(call) | Self::Call(call) => call(),
         }));
         // The payload of the panic may panic when it is dropped.

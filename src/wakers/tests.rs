@@ -19,7 +19,7 @@ impl Wake for Panics {
 #[test]
 fn a_waker_that_panics_does_not_end_the_thread_that_calls_it() {
     let wakers = Wakers::of_this_process().unwrap();
-    Due::Waker(Relay::to(wakers, &Arc::new(Panics).into())).call();
+    Due::Waker(WakerProxy::to(wakers, &Arc::new(Panics).into())).call();
 }
 
 struct Blocks(Barrier, Barrier);

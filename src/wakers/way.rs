@@ -11,17 +11,17 @@ use super::{Due, Wakers};
 
 /// The way to a caller's waker.
 #[derive(Debug)]
-pub(super) struct Relay {
+pub(super) struct WakerProxy {
     wakers: Arc<Wakers>,
     caller: AtomicWaker,
 }
 
-impl Relay {
+impl WakerProxy {
     #[cfg(test)]
     pub(super) fn to(wakers: Arc<Wakers>, caller: &Waker) -> Arc<Self> {
-        let relay = Self { wakers, caller: AtomicWaker::new() };
-        relay.caller.register(caller);
-        Arc::new(relay)
+        let proxy = Self { wakers, caller: AtomicWaker::new() };
+        proxy.caller.register(caller);
+        Arc::new(proxy)
     }
 
     /// The caller's code.
@@ -30,7 +30,7 @@ impl Relay {
     }
 }
 
-impl Wake for Relay {
+impl Wake for WakerProxy {
     fn wake(self: Arc<Self>) {
         let wakers = self.wakers.clone();
         wakers.push(Due::Waker(self));
@@ -42,12 +42,12 @@ impl Wake for Relay {
 pub(crate) struct Way {
     wakers: Arc<Wakers>,
     /// With the waker that leads to it. None before the first poll.
-    relay: Option<(Arc<Relay>, Waker)>,
+    proxy: Option<(Arc<WakerProxy>, Waker)>,
 }
 
 impl Way {
     pub(crate) fn new(wakers: Arc<Wakers>) -> Self {
-        Self { wakers, relay: None }
+        Self { wakers, proxy: None }
     }
 
     /// Polls the future with a waker that leads to the caller's.
@@ -60,18 +60,18 @@ impl Way {
     }
 
     pub(super) fn waker(&mut self, caller: &Waker) -> &Waker {
-        let (relay, waker) = self.relay.get_or_insert_with(|| {
-            let relay = Arc::new(Relay { wakers: self.wakers.clone(), caller: AtomicWaker::new() });
-            (relay.clone(), relay.into())
+        let (proxy, waker) = self.proxy.get_or_insert_with(|| {
+            let proxy = Arc::new(WakerProxy { wakers: self.wakers.clone(), caller: AtomicWaker::new() });
+            (proxy.clone(), proxy.into())
         });
-        relay.caller.register(caller);
+        proxy.caller.register(caller);
         waker
     }
 }
 
 impl Drop for Way {
     fn drop(&mut self) {
-        // Here, because a keeper may be the last to let go of the relay.
-        drop(self.relay.as_ref().and_then(|(relay, _)| relay.caller.take()));
+        // Here, because a keeper may be the last to let go of the proxy.
+        drop(self.proxy.as_ref().and_then(|(proxy, _)| proxy.caller.take()));
     }
 }

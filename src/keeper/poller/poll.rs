@@ -8,19 +8,19 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::super::routes::Line;
 use super::{Watched, timespec};
-use crate::bell::pipe::{Bell, Sound};
+use crate::notifier::pipe::{Notified, Notifier};
 
 #[derive(Debug)]
-pub(in crate::keeper) struct Lookout {
-    bell: Sound,
+pub(in crate::keeper) struct Poller {
+    notified: Notified,
 }
 
-pub(in crate::keeper) fn lookout() -> io::Result<(Bell, Lookout)> {
-    let (rope, bell) = Bell::new()?;
-    Ok((rope, Lookout { bell }))
+pub(in crate::keeper) fn poller() -> io::Result<(Notifier, Poller)> {
+    let (notifier, notified) = Notifier::new()?;
+    Ok((notifier, Poller { notified }))
 }
 
-impl Lookout {
+impl Poller {
     /// Returns the connections that can be read. An error names a connection that cannot be watched.
     pub(in crate::keeper) fn sleep<F: AsFd>(
         &mut self,
@@ -29,7 +29,7 @@ impl Lookout {
     ) -> Result<Vec<Line>, (Line, io::Error)> {
         let watched: Vec<Watched<F>> = watched.into_iter().collect();
         let mut polled = Vec::with_capacity(1 + watched.len());
-        polled.push(PollFd::from_borrowed_fd(self.bell.as_fd(), PollFlags::IN));
+        polled.push(PollFd::from_borrowed_fd(self.notified.as_fd(), PollFlags::IN));
         polled.extend(watched.iter().map(|watched| {
             let flags = if watched.wants_write { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
             PollFd::new(&watched.socket, flags)
@@ -38,12 +38,12 @@ impl Lookout {
         if poll(&mut polled, Some(&timespec(longest))).unwrap_or(0) == 0 {
             return Ok(Vec::new());
         }
-        let has_rung = !polled[0].revents().is_empty();
+        let was_notified = !polled[0].revents().is_empty();
         let readable = watched.iter().zip(&polled[1..]);
         let readable = readable.filter(|(_, polled)| polled.revents().intersects(!PollFlags::OUT));
         let readable = readable.map(|(watched, _)| watched.line).collect();
-        if has_rung {
-            self.bell.silence();
+        if was_notified {
+            self.notified.drain();
         }
         Ok(readable)
     }

@@ -10,25 +10,25 @@ use rustix::event::epoll::{self, Event, EventData, EventFlags};
 
 use super::super::routes::Line;
 use super::{Watched, timespec};
-use crate::bell::eventfd::Bell;
+use crate::notifier::eventfd::Notifier;
 
 /// The most connections that are reported at once. The others are reported by the next sleep.
 const REPORTED: usize = 32;
-const BELL: u64 = u64::MAX;
+const NOTIFIER: u64 = u64::MAX;
 
 #[derive(Debug)]
-pub(in crate::keeper) struct Lookout {
+pub(in crate::keeper) struct Poller {
     epoll: OwnedFd,
     /// What the kernel watches for.
     watched: BTreeMap<Line, EventFlags>,
 }
 
-pub(in crate::keeper) fn lookout() -> io::Result<(Bell, Lookout)> {
-    let (bell, epoll) = Bell::with_epoll(BELL)?;
-    Ok((bell, Lookout { epoll, watched: BTreeMap::new() }))
+pub(in crate::keeper) fn poller() -> io::Result<(Notifier, Poller)> {
+    let (notifier, epoll) = Notifier::with_epoll(NOTIFIER)?;
+    Ok((notifier, Poller { epoll, watched: BTreeMap::new() }))
 }
 
-impl Lookout {
+impl Poller {
     /// Returns the connections that can be read. An error names a connection that cannot be watched.
     pub(in crate::keeper) fn sleep<F: AsFd>(
         &mut self,
@@ -44,7 +44,7 @@ impl Lookout {
             return Ok(Vec::new());
         };
         let reported = events.iter().map(|event| (event.data.u64(), event.flags));
-        let readable = reported.filter(|(line, flags)| *line != BELL && flags.intersects(!EventFlags::OUT));
+        let readable = reported.filter(|(line, flags)| *line != NOTIFIER && flags.intersects(!EventFlags::OUT));
         Ok(readable.map(|(line, _)| Line(line)).collect())
     }
 

@@ -1,4 +1,4 @@
-//! How the keeper sleeps: until a connection can be read, or written if it has something to send, the bell rings, or
+//! How the keeper sleeps: until a connection can be read, or written if it has something to send, another thread notifies it, or
 //! the time is over.
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -7,9 +7,9 @@ mod epoll;
 mod poll;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-pub(super) use epoll::{Lookout, lookout};
+pub(super) use epoll::{Poller, poller};
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
-pub(super) use poll::{Lookout, lookout};
+pub(super) use poll::{Poller, poller};
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ mod tests {
     macro_rules! tests {
         ($way:ident) => {
             mod $way {
-                use super::super::$way::lookout;
+                use super::super::$way::poller;
                 use super::*;
 
                 fn of(line: u64, socket: &UnixStream, wants_write: bool) -> Watched<&UnixStream> {
@@ -52,60 +52,60 @@ mod tests {
                 }
 
                 #[test]
-                fn each_ring_of_the_bell_wakes_once() {
+                fn each_notification_wakes_once() {
                     let nobody = || std::iter::empty::<Watched<&UnixStream>>();
-                    let (bell, mut lookout) = lookout().unwrap();
+                    let (notifier, mut poller) = poller().unwrap();
                     let start = Instant::now();
                     let nap = Duration::from_millis(20);
-                    assert_eq!(lookout.sleep(nobody(), nap).unwrap(), []);
+                    assert_eq!(poller.sleep(nobody(), nap).unwrap(), []);
                     assert!(start.elapsed() >= nap);
                     for _ in 0..3 {
-                        bell.ring();
+                        notifier.notify();
                         let start = Instant::now();
-                        lookout.sleep(nobody(), SOON).unwrap();
-                        assert!(start.elapsed() < SOON, "the bell was not heard");
+                        poller.sleep(nobody(), SOON).unwrap();
+                        assert!(start.elapsed() < SOON, "the notification was not heard");
                         let start = Instant::now();
-                        lookout.sleep(nobody(), nap).unwrap();
-                        assert!(start.elapsed() >= nap, "the bell rings on");
+                        poller.sleep(nobody(), nap).unwrap();
+                        assert!(start.elapsed() >= nap, "it is notified again");
                     }
                 }
 
                 #[test]
                 fn data_wakes_until_it_is_read_and_room_only_a_connection_that_wants_to_write() {
-                    let (_bell, mut lookout) = lookout().unwrap();
+                    let (_notifier, mut poller) = poller().unwrap();
                     let [(mut a, mut to_a), (b, to_b)] = [(); 2].map(|()| UnixStream::pair().unwrap());
-                    assert_eq!(lookout.sleep([of(1, &a, false), of(2, &b, false)], NOW).unwrap(), []);
+                    assert_eq!(poller.sleep([of(1, &a, false), of(2, &b, false)], NOW).unwrap(), []);
                     to_a.write_all(b"x").unwrap();
                     for _ in 0..2 {
-                        assert_eq!(lookout.sleep([of(1, &a, false), of(2, &b, false)], SOON).unwrap(), [Line(1)]);
+                        assert_eq!(poller.sleep([of(1, &a, false), of(2, &b, false)], SOON).unwrap(), [Line(1)]);
                     }
                     a.read_exact(&mut [0]).unwrap();
                     let start = Instant::now();
                     // There is room: it wakes, and nothing can be read.
-                    assert_eq!(lookout.sleep([of(1, &a, false), of(2, &b, true)], SOON).unwrap(), []);
+                    assert_eq!(poller.sleep([of(1, &a, false), of(2, &b, true)], SOON).unwrap(), []);
                     assert!(start.elapsed() < SOON);
                     let start = Instant::now();
                     let nap = Duration::from_millis(20);
-                    assert_eq!(lookout.sleep([of(1, &a, false), of(2, &b, false)], nap).unwrap(), []);
+                    assert_eq!(poller.sleep([of(1, &a, false), of(2, &b, false)], nap).unwrap(), []);
                     assert!(start.elapsed() >= nap);
                     // The end of a connection can be read, also if another one is new.
                     drop(to_b);
-                    lookout.forget(Line(1), &a);
+                    poller.forget(Line(1), &a);
                     drop(a);
                     let (c, _to_c) = UnixStream::pair().unwrap();
-                    assert_eq!(lookout.sleep([of(2, &b, false), of(3, &c, false)], SOON).unwrap(), [Line(2)]);
+                    assert_eq!(poller.sleep([of(2, &b, false), of(3, &c, false)], SOON).unwrap(), [Line(2)]);
                 }
 
                 #[test]
                 fn connection_that_was_closed_wakes_nobody_though_a_forked_process_has_a_copy() {
-                    let (_bell, mut lookout) = lookout().unwrap();
+                    let (_notifier, mut poller) = poller().unwrap();
                     let (a, mut to_a) = UnixStream::pair().unwrap();
                     let _copy = a.try_clone().unwrap();
-                    assert_eq!(lookout.sleep([of(1, &a, false)], NOW).unwrap(), []);
+                    assert_eq!(poller.sleep([of(1, &a, false)], NOW).unwrap(), []);
                     to_a.write_all(b"x").unwrap();
-                    lookout.forget(Line(1), &a);
+                    poller.forget(Line(1), &a);
                     drop(a);
-                    assert_eq!(lookout.sleep(std::iter::empty::<Watched<&UnixStream>>(), NOW).unwrap(), []);
+                    assert_eq!(poller.sleep(std::iter::empty::<Watched<&UnixStream>>(), NOW).unwrap(), []);
                 }
             }
         };
