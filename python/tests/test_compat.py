@@ -308,8 +308,11 @@ def test_settings_of_sentinel_and_cluster() -> None:
         "url": "redis+sentinel://a:1,b:26379/my%20master/2?sentinel_user=s&sentinel_password=p%2Fw",
         "password": "secret",
     }
-    cluster = redis.asyncio.cluster.RedisCluster("node", 7000, password="secret")
-    assert of(cluster) == {"url": "redis+cluster://node:7000", "password": "secret"}
+
+    async def cluster() -> Any:
+        return of(redis.asyncio.cluster.RedisCluster("node", 7000, password="secret"))
+
+    assert asyncio.run(cluster()) == {"url": "redis+cluster://node:7000", "password": "secret"}
 
 
 def test_a_login_is_taken_over(server: Server) -> None:
