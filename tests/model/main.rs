@@ -5,11 +5,10 @@
 //! `STEPS=n` sets how many steps are taken. What failed once is kept in `regressions.txt`, step by step.
 //!
 //! `recovery.rs` and `mixed_settings.rs` have single cases on the scripts alone, which say what is promised, and
-//! `common_case.rs` compares the short cuts of the scripts with the rest of them.
+//! `common_case.rs` compares what scripts do in the common case with the rest of them.
 
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
-mod common_case;
 mod mixed_settings;
 #[path = "mod.rs"]
 mod model;
@@ -18,6 +17,7 @@ mod scene;
 
 use std::time::Instant;
 
+use model::common_case::two_roads;
 use model::driver::Driver;
 use model::singles::SINGLES;
 use model::walks::{config, explore, paragraph, regressions, replay};
@@ -66,6 +66,14 @@ fn the_scripts_do_what_the_model_does() {
 #[test]
 fn the_scripts_do_what_the_model_does_in_small_batches() {
     compare(3);
+}
+
+#[test]
+fn the_common_case_ends_as_the_rest_of_its_script_does() {
+    let steps = STEPS / 8;
+    let simple = two_roads(steps, |_, text| text.to_owned()).unwrap_or_else(|wrong| panic!("{wrong}"));
+    testkit::say(format_args!("two roads to one state: {simple} of {steps} steps are simple"));
+    assert!(simple > steps / 6, "{simple} of {steps} steps");
 }
 
 #[test]
