@@ -64,7 +64,7 @@ class Acquire(_Scoped[Held, AsyncHeld]):
 
     def wait(self) -> Held:
         """Waits on the spot for the lock. Other threads run meanwhile. A KeyboardInterrupt ends the wait at once and
-        leaves the queue; if the server hangs during the first request, it is heard after 5 seconds at most.
+        leaves the queue.
         """
         self._begun_with("interrupt")
         return self._sync(wait(self._begin()))
