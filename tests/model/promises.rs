@@ -362,9 +362,9 @@ pub fn repeated(request: &Request, first: &Outcome, second: &Outcome) -> Result<
     let ends_recovery = matches!(request, Request::Break { token: 0, force: true });
     // A script that told a newcomer of a full queue has granted the lock to its head, or purged: there is room by now.
     let room = if let Request::Acquire { room, .. } = request { *room } else { 0 };
-    let waiting = |outcome: &Outcome| outcome.found.lock.queue.len() as u64;
-    let makes_room =
-        first.answer.word == "busy" && (waiting(first) < room || room > 0 && waiting(second) < waiting(first));
+    let (queue, later) = (&first.found.lock.queue, &second.found.lock.queue);
+    let purges = queue.iter().any(|place| !later.contains(place));
+    let makes_room = first.answer.word == "busy" && ((queue.len() as u64) < room || room > 0 && purges);
     if first.answer.number("again") == Some(1) || ends_recovery || makes_room {
         return Ok(());
     }
