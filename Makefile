@@ -63,7 +63,7 @@ test-acl:
 
 # It makes a virtual environment under target/, and says so if there is no python3.
 test-python:
-	$(with_redis) cargo test --test histories python:: -- --ignored --nocapture
+	$(with_redis) cargo test --test histories python:: -- --ignored --nocapture --skip python_package
 
 # It makes its virtual environments under python/target, and says so if there is no python3.
 test-package-python:
