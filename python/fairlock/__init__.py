@@ -6,6 +6,7 @@
 """
 
 from . import _interpreter as _interpreter  # first: it refuses sub-interpreters
+from ._all_held import AllHeld, AsyncAllHeld
 from ._client import Client, aconnect, connect
 from ._errors import (
     AuthenticationError,
@@ -25,11 +26,12 @@ from ._errors import (
     Timeout,
     Unavailable,
 )
-from ._held import AllHeld, AsyncAllHeld, AsyncHeld, AsyncLost, AsyncWaiting, Held, Lost, Waiting
+from ._held import AsyncHeld, AsyncLost, Held, Lost
 from ._keyed import KeyedMutex
 from ._lock import Acquire, AcquireAll, Lock
 from ._operation import Operation
 from ._state import Broken, History, Holder, LockState, PastGrant, QueuedWaiter
+from ._waiting import AsyncWaiting, Waiting
 
 __all__ = [
     "Acquire",

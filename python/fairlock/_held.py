@@ -1,4 +1,4 @@
-"""Locks that are held, and places in their queues: for threads, and for tasks of asyncio."""
+"""Locks that are held, for threads, and for tasks of asyncio."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from types import TracebackType
-from typing import Any, Generator, Optional, Type
+from typing import Any, Optional, Type
 
 from . import _native
 from ._errors import Error, InvalidOption, LockLost
@@ -342,168 +342,6 @@ class AsyncHeld(_Lease):
             return
         try:
             await run(operation)
-        except LockLost:
-            if kind is None:
-                raise
-        except Error:
-            pass
-
-
-class _Place(OfOneProcess):
-    __slots__ = ("_waiting", "_ticket", "_on_lost", "__weakref__")
-
-    def __init__(self, waiting: _native.Waiting, on_lost: Optional[str]) -> None:
-        self._waiting = waiting
-        self._ticket = waiting.ticket
-        self._on_lost = on_lost
-
-    @property
-    def ticket(self) -> int:
-        """Lower tickets are served first."""
-        return self._ticket
-
-    def leave(self) -> None:
-        """Leaves the queue, in the background."""
-        self._waiting.leave()
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__}, ticket {self._ticket}>"
-
-
-class Waiting(_Place):
-    """A place in the queue, for threads. It is given up when nobody refers to it any more."""
-
-    __slots__ = ("_held",)
-
-    def position(self) -> int:
-        """The position in the queue: 1 for the next to be served, 0 if it waits no longer. One round trip."""
-        return int(wait(self._waiting.position()))
-
-    def wait(self) -> Held:
-        """Waits for the grant. Raises what ``acquire`` raises."""
-        if self._on_lost == "interrupt":
-            _Interrupt.check_possible()
-        return Held(wait(self._waiting.grant()), self._on_lost)
-
-    def __enter__(self) -> Held:
-        self._held = self.wait()
-        return self._held
-
-    def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
-    ) -> None:
-        self._held.__exit__(kind, error, trace)
-
-
-class AsyncWaiting(_Place):
-    """A place in the queue, for tasks of asyncio: ``await`` it to wait for the grant."""
-
-    __slots__ = ("_held",)
-
-    async def position(self) -> int:
-        """As :meth:`Waiting.position`."""
-        return int(await run(self._waiting.position()))
-
-    async def _grant(self) -> AsyncHeld:
-        return AsyncHeld(await run(self._waiting.grant()), self._on_lost)
-
-    def __await__(self) -> Generator[Any, None, AsyncHeld]:
-        return self._grant().__await__()
-
-    async def __aenter__(self) -> AsyncHeld:
-        self._held = await self._grant()
-        return await self._held.__aenter__()
-
-    async def __aexit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
-    ) -> None:
-        await self._held.__aexit__(kind, error, trace)
-
-
-class _All(OfOneProcess):
-    __slots__ = ("_guard",)
-
-    def __init__(self, guard: _native.AllGuard) -> None:
-        self._guard = guard
-
-    @property
-    def tokens(self) -> dict[str, int]:
-        """The fencing token of each lock, by its name."""
-        return self._guard.tokens
-
-    @property
-    def remaining(self) -> float:
-        """How many seconds are left of the lease that ends first."""
-        return self._guard.remaining
-
-    def check(self) -> None:
-        """Raises :exc:`LockLost` unless all leases are held. No round trip."""
-        self._guard.check()
-
-    def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.tokens}>"
-
-
-class AllHeld(_All):
-    """Several locks that are held together, for threads."""
-
-    __slots__ = ()
-
-    def wait_lost(self, timeout: Optional[Seconds] = None) -> Optional[LockLost]:
-        """Waits until a lease is lost, and returns which; or None, when they were released or the time is over."""
-        ended = self._guard.ended()
-        try:
-            loss: Optional[LockLost] = None if ended is None else wait(ended, seconds(timeout))
-        except TimeoutError:
-            return None
-        return loss
-
-    def release(self) -> None:
-        """Releases all locks. Raises :exc:`LockLost` if one was not held to the end. One round trip."""
-        operation = self._guard.release()
-        if operation is not None:
-            wait(operation)
-
-    def __enter__(self) -> AllHeld:
-        return self
-
-    def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
-    ) -> None:
-        try:
-            self.release()
-        except LockLost:
-            if kind is None:
-                raise
-        except Error:
-            pass
-
-
-class AsyncAllHeld(_All):
-    """Several locks that are held together, for tasks of asyncio."""
-
-    __slots__ = ()
-
-    async def wait_lost(self) -> Optional[LockLost]:
-        """As :meth:`AllHeld.wait_lost`."""
-        ended = self._guard.ended()
-        loss: Optional[LockLost] = None if ended is None else await run(ended)
-        return loss
-
-    async def release(self) -> None:
-        """As :meth:`AllHeld.release`."""
-        operation = self._guard.release()
-        if operation is not None:
-            await run(operation)
-
-    async def __aenter__(self) -> AsyncAllHeld:
-        return self
-
-    async def __aexit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
-    ) -> None:
-        try:
-            await self.release()
         except LockLost:
             if kind is None:
                 raise

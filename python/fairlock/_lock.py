@@ -6,18 +6,12 @@ from types import TracebackType
 from typing import Any, Callable, Generic, Optional, Type, TypeVar
 
 from . import _native
-from ._held import (
-    AllHeld,
-    AsyncAllHeld,
-    AsyncHeld,
-    AsyncWaiting,
-    Held,
-    Waiting,
-    check_on_lost,
-)
+from ._all_held import AllHeld, AsyncAllHeld
+from ._held import AsyncHeld, Held, check_on_lost
 from ._operation import Operation, nothing, run, the_same, wait
 from ._state import Broken, History, LockState
 from ._values import OfOneProcess, Seconds, seconds
+from ._waiting import AsyncWaiting, Waiting
 
 S = TypeVar("S", Held, AllHeld)
 A = TypeVar("A", AsyncHeld, AsyncAllHeld)

@@ -1,0 +1,102 @@
+"""Several locks that are held together."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Optional, Type
+
+from . import _native
+from ._errors import Error, LockLost
+from ._operation import run, wait
+from ._values import OfOneProcess, Seconds, seconds
+
+
+class _All(OfOneProcess):
+    __slots__ = ("_guard",)
+
+    def __init__(self, guard: _native.AllGuard) -> None:
+        self._guard = guard
+
+    @property
+    def tokens(self) -> dict[str, int]:
+        """The fencing token of each lock, by its name."""
+        return self._guard.tokens
+
+    @property
+    def remaining(self) -> float:
+        """How many seconds are left of the lease that ends first."""
+        return self._guard.remaining
+
+    def check(self) -> None:
+        """Raises :exc:`LockLost` unless all leases are held. No round trip."""
+        self._guard.check()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.tokens}>"
+
+
+class AllHeld(_All):
+    """Several locks that are held together, for threads."""
+
+    __slots__ = ()
+
+    def wait_lost(self, timeout: Optional[Seconds] = None) -> Optional[LockLost]:
+        """Waits until a lease is lost, and returns which; or None, when they were released or the time is over."""
+        ended = self._guard.ended()
+        try:
+            loss: Optional[LockLost] = None if ended is None else wait(ended, seconds(timeout))
+        except TimeoutError:
+            return None
+        return loss
+
+    def release(self) -> None:
+        """Releases all locks. Raises :exc:`LockLost` if one was not held to the end. One round trip."""
+        operation = self._guard.release()
+        if operation is not None:
+            wait(operation)
+
+    def __enter__(self) -> AllHeld:
+        return self
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        try:
+            self.release()
+        except LockLost:
+            if kind is None:
+                raise
+        except Error:
+            pass
+
+
+class AsyncAllHeld(_All):
+    """Several locks that are held together, for tasks of asyncio."""
+
+    __slots__ = ()
+
+    async def wait_lost(self) -> Optional[LockLost]:
+        """As :meth:`AllHeld.wait_lost`."""
+        ended = self._guard.ended()
+        loss: Optional[LockLost] = None if ended is None else await run(ended)
+        return loss
+
+    async def release(self) -> None:
+        """As :meth:`AllHeld.release`."""
+        operation = self._guard.release()
+        if operation is not None:
+            await run(operation)
+
+    async def __aenter__(self) -> AsyncAllHeld:
+        return self
+
+    async def __aexit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        try:
+            await self.release()
+        except LockLost:
+            if kind is None:
+                raise
+        except Error:
+            pass
