@@ -32,9 +32,11 @@ python=$PWD/$environment/bin/python
 "$python" -m mypy --strict -p fairlock
 "$python" -m mypy --strict tests
 "$python" -m pyright --pythonpath "$python" fairlock
-# Not `python -m pytest`: that would find the package in this folder.
+# From an empty folder: whatever the tests start would find this one's package first, which has no library in it.
+rm -rf target/elsewhere
+mkdir -p target/elsewhere
 # shellcheck disable=SC2086
-"$environment/bin/pytest" tests ${PYTEST:-}
+(cd target/elsewhere && ../environment/bin/pytest -c ../../pyproject.toml --rootdir ../.. ../../tests ${PYTEST:-})
 
 # Processes of the package and of Rust in one queue, some of them killed: the judges of the Rust tests read what happened.
 cd ..

@@ -236,8 +236,13 @@ def test_a_hard_exit_leaves_the_rest_of_the_lease(client: fairlock.Client, child
 
 def test_no_thread_is_left_when_clients_are_closed(child: Start) -> None:
     process = child("""
+        def name(thread):
+            try:
+                return open(f"/proc/self/task/{thread}/comm").read().strip()
+            except OSError:
+                return "it has just ended"
         def threads():
-            return sorted(open(f"/proc/self/task/{t}/comm").read().strip() for t in os.listdir("/proc/self/task"))
+            return sorted(name(thread) for thread in os.listdir("/proc/self/task"))
         client.close()
         del client
         while [name for name in threads() if name.startswith("fairlock-k")]: time.sleep(0.01)
