@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from types import TracebackType
-from typing import Any, Callable, Dict, Iterable, Optional, Type, TypeVar, Union, overload
+from typing import Any, Callable, Dict, Iterable, Optional, Tuple, Type, TypeVar, Union, overload
 
 from . import _native, _process
 from ._decorator import decorate
@@ -52,6 +52,18 @@ def lock_options(
     }
 
 
+#: A function that gives user and password, and for how many seconds they are good.
+Credentials = Callable[[], Union[Tuple[Optional[str], str], Tuple[Optional[str], str, Seconds]]]
+
+
+def _asked(credentials: Credentials) -> Callable[[], Tuple[Optional[str], str, Optional[float]]]:
+    def ask() -> Tuple[Optional[str], str, Optional[float]]:
+        user, password, *life = credentials()
+        return user, password, seconds(life[0]) if life else None
+
+    return ask
+
+
 class Client(OfOneProcess):
     """A connection to the server, with the thread that renews this process's leases. One for a process is enough; all
     threads, event loops and forked processes may use it.
@@ -66,6 +78,10 @@ class Client(OfOneProcess):
     :param nodes: some nodes of a cluster; instead of a URL.
     :param user, password: the login, instead of the one in the URL.
     :param password_file: a file with the password, read at each connection.
+    :param credentials: a function that gives ``(user, password)`` or ``(user, password, seconds)``, for passwords that
+        live for minutes, such as the tokens of AWS IAM or Entra. It is asked at each login, and again when four fifths of
+        the seconds are over: the client then logs in anew, and leases and places are kept. It is called on a thread of
+        its own, and must answer within 5 seconds. It must not use this client.
     :param tls: encrypts connections to sentinels or nodes. A URL says it by its scheme.
     :param ca_file, certificate_file, key_file: certificates in PEM files (default: those that the system trusts).
     :param prefix: of all keys and channels (default ``fairlock``). Clients with other prefixes use other locks.
@@ -84,6 +100,7 @@ class Client(OfOneProcess):
         user: Optional[str] = None,
         password: Optional[str] = None,
         password_file: Optional[Path] = None,
+        credentials: Optional[Credentials] = None,
         tls: bool = False,
         ca_file: Optional[Path] = None,
         certificate_file: Optional[Path] = None,
@@ -101,6 +118,7 @@ class Client(OfOneProcess):
             "user": user,
             "password": password,
             "password_file": _path(password_file),
+            "credentials": None if credentials is None else _asked(credentials),
             "tls": tls,
             "ca_file": _path(ca_file),
             "certificate_file": _path(certificate_file),

@@ -2,7 +2,7 @@
 
 use std::future::IntoFuture as _;
 
-use fairlock::{ClientBuilder, LockOptions, Tls};
+use fairlock::{ClientBuilder, Credentials, LockOptions, Tls};
 use pyo3::prelude::*;
 
 use crate::convert::duration;
@@ -22,6 +22,8 @@ pub(crate) struct Settings {
     user: Option<String>,
     password: Option<String>,
     password_file: Option<String>,
+    /// Gives user, password, and for how many seconds they are good.
+    credentials: Option<Py<PyAny>>,
     tls: bool,
     ca_file: Option<String>,
     certificate_file: Option<String>,
@@ -42,7 +44,9 @@ impl Settings {
             builder = builder.cluster(nodes);
         }
         let user = self.user.as_deref().unwrap_or("default");
-        if let Some(path) = &self.password_file {
+        if let Some(ask) = self.credentials {
+            builder = builder.login_with(move || credentials(&ask));
+        } else if let Some(path) = &self.password_file {
             builder = builder.login_from_file(user, path);
         } else if let Some(password) = &self.password {
             builder = builder.login(user, password);
@@ -65,6 +69,19 @@ impl Settings {
         }
         builder
     }
+}
+
+/// Asks the program for its login, on a thread of the library.
+fn credentials(ask: &Py<PyAny>) -> Result<Credentials, String> {
+    let answer = Python::try_attach(|py| {
+        let (user, password, seconds): (Option<String>, String, Option<f64>) = ask.call0(py)?.extract(py)?;
+        let credentials = Credentials::new(user.unwrap_or_default(), password);
+        match seconds {
+            Some(seconds) => Ok(credentials.expires_in(duration("the life of the password", seconds)?)),
+            None => Ok(credentials),
+        }
+    });
+    answer.ok_or("the interpreter ends")?.map_err(|error: PyErr| error.to_string())
 }
 
 /// Options of a lock: a dict with these keys, where None is the default. Times are seconds.

@@ -293,7 +293,8 @@ def test_settings_of_a_client(server: Server) -> None:
     with pytest.raises(fairlock.InvalidOption, match="verifies"):
         of(redis.Redis("host", ssl=True, ssl_cert_reqs="none"))
     provider = redis.UsernamePasswordCredentialProvider("me", "secret")
-    assert of(redis.Redis(credential_provider=provider))["user"] == "me"
+    assert of(redis.Redis(credential_provider=provider))["credentials"]()[:2] == ("me", "secret")
+    assert of(redis.Redis(credential_provider=provider)) == of(redis.Redis(credential_provider=provider))
     with pytest.raises(TypeError):
         of(object())
     one: Any = redis.Redis(unix_socket_path=str(server.path))

@@ -18,7 +18,7 @@ def client_of(redis: Any) -> Client:
     ``redis.asyncio``). Clients of the same server share one, which lives as long as the process.
 
     Its settings are read, and its connections are not used. Login, TLS, Sentinel and Cluster are taken over. A credential
-    provider is asked once, now: for passwords that change, make a :class:`fairlock.Client` with a ``password_file``.
+    provider is asked at each login, and every ten minutes.
     """
     if isinstance(redis, Client):
         return redis
@@ -73,18 +73,36 @@ def _list(addresses: Iterable[str]) -> str:
     return ",".join(addresses)
 
 
+class _Provider:
+    """The credential provider of a redis-py client, as fairlock asks for credentials. Equal for the same provider."""
+
+    LIFE = 750.0  # seconds; it is asked again when four fifths of them are over
+
+    def __init__(self, provider: Any) -> None:
+        self.provider = provider
+
+    def __call__(self) -> Tuple[Optional[str], str, float]:
+        given: Tuple[str, ...] = tuple(self.provider.get_credentials())
+        user, password = given if len(given) == 2 else (None, given[0])
+        return user, str(password), self.LIFE
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Provider) and self.provider is other.provider
+
+    def __hash__(self) -> int:
+        return id(self.provider)
+
+
 def _login(arguments: Dict[str, Any]) -> Tuple[Optional[str], Optional[str]]:
-    provider: Any = arguments.get("credential_provider")
-    if provider is not None:
-        given: Tuple[str, ...] = tuple(provider.get_credentials())
-        return (given[0], given[1]) if len(given) == 2 else (None, given[0])
     return arguments.get("username"), arguments.get("password")
 
 
 def _with_login(arguments: Dict[str, Any], url: str) -> Dict[str, Any]:
     settings: Dict[str, Any] = {"url": url}
     user, password = _login(arguments)
-    if password is not None:
+    if arguments.get("credential_provider") is not None:
+        settings["credentials"] = _Provider(arguments["credential_provider"])
+    elif password is not None:
         settings["password"] = str(password)
         if user is not None:
             settings["user"] = str(user)
