@@ -13,12 +13,25 @@ use super::{
 impl History {
     /// Whether `older` may believe in its lease although the lock was granted to `newer`.
     pub(super) fn admits_belief(&self, terms: &Terms, older: &Hold<'_>, newer: &Hold<'_>) -> bool {
-        let granted_by = |at| older.granted <= at || self.clock.may_have_reached(older.token, at);
-        let reasons = terms.reasons_to_believe(granted_by, older.to, newer.granted);
         let divided = terms.there_was(Trouble::Divided, newer.granted);
-        reasons.into_iter().any(|reason| {
+        self.reasons(terms, older, newer).any(|reason| {
             reason.trouble != Trouble::LostData || divided || self.explains_belief(terms, reason, older, newer)
         })
+    }
+
+    /// Whether it may because the server's clock jumped.
+    pub(super) fn jumped(&self, terms: &Terms, older: &Hold<'_>, newer: &Hold<'_>) -> bool {
+        self.reasons(terms, older, newer).any(|reason| reason.trouble == Trouble::Jumped)
+    }
+
+    fn reasons<'a>(
+        &'a self,
+        terms: &'a Terms,
+        older: &'a Hold<'_>,
+        newer: &Hold<'_>,
+    ) -> impl Iterator<Item = &'a Admitted> {
+        let granted_by = |at| older.granted <= at || self.clock.may_have_reached(older.token, at);
+        terms.reasons_to_believe(granted_by, older.to, newer.granted)
     }
 
     fn explains_belief(&self, terms: &Terms, loss: &Admitted, older: &Hold<'_>, newer: &Hold<'_>) -> bool {
