@@ -99,7 +99,7 @@ fn the_protocol_page_agrees_with_the_scripts() {
     for verb in ["acquire", "heartbeat", "renew", "release", "leave", "inspect", "break", "history"] {
         let script = fs::read_to_string(root.join("lua").join(verb).with_extension("lua")).unwrap();
         let header = |marker: &str| {
-            let line = script.lines().find_map(|line| line.strip_prefix("-- ")?.strip_prefix(marker));
+            let line = script.lines().find_map(|line| line.strip_prefix("-- ")?.trim_start().strip_prefix(marker));
             line.unwrap_or_else(|| panic!("{verb} has no {marker}")).trim()
         };
         let named: Vec<&str> = header("ARGV:").split(' ').map(|name| name.trim_end_matches("...")).collect();
@@ -124,6 +124,9 @@ fn the_protocol_page_agrees_with_the_scripts() {
         for reply in header("REPLY:").split('|') {
             let mut names = reply.split([' ', '[', ']', '{', '}', ',', '.']).filter(|name| !name.is_empty());
             let word = names.next().unwrap();
+            // A name with dots stands for those of a line of its own.
+            let names =
+                names.flat_map(|name| if name.ends_with('…') { header(&format!("{name}:")) } else { name }.split(' '));
             let row = words.iter().find(|[_, found, _]| found == word);
             let [.., described] = row.unwrap_or_else(|| panic!("the reply {word:?} of {verb} is not described"));
             let described: Vec<&str> = described.split(|c: char| !c.is_alphanumeric() && c != '_').collect();

@@ -65,23 +65,6 @@ async fn the_settings_of_an_encrypted_client_of_the_redis_crate_need_certificate
 }
 
 #[test]
-fn blocking_callers_have_an_encrypted_connection_of_their_own() {
-    let encrypted = Encrypted::start("127.0.0.1");
-    let client =
-        Client::builder().url(&encrypted.url()).tls(tls(&encrypted.certificates)).connect().blocking().unwrap();
-    let lock = client.lock_with("x", quiet()).unwrap();
-    testkit::eventually("there are two connections", SOON, || {
-        lock.acquire().blocking().unwrap().release().blocking().unwrap();
-        encrypted.server.connections().len() == 2
-    });
-    for _ in 0..20 {
-        lock.acquire().blocking().unwrap().release().blocking().unwrap();
-    }
-    drop((lock, client));
-    keys_left(&encrypted.server);
-}
-
-#[test]
 fn a_process_survives_the_ends_of_its_encrypted_connections_without_ignoring_sigpipe() {
     let encrypted = Encrypted::start("127.0.0.1");
     let (url, admin_url) = (encrypted.url(), encrypted.server.admin_url());
