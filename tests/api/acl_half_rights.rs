@@ -231,7 +231,8 @@ async fn hand_over(server: &RedisServer, lock: &Lock, holder: Guard, first: Wait
 }
 
 async fn its_turn_comes(lock: &Lock, waiting: Waiting) -> Guard {
-    match tokio::time::timeout(SOON, waiting).await {
+    // Those that lack a right are granted claims, and each may last as long as a waiter without a sign of life.
+    match tokio::time::timeout(4 * SOON, waiting).await {
         Ok(granted) => granted.unwrap(),
         Err(_) => panic!("the waiter does not get its turn: {:?}", lock.inspect().await),
     }
