@@ -111,7 +111,7 @@ impl Args {
 }
 
 /// The server that the arguments and the environment name, as another process can be told of it.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub(crate) struct Server {
     url: String,
     prefix: String,
@@ -131,18 +131,7 @@ impl Server {
         let (url, prefix) = (url(args)?, args.prefix.clone());
         // The private server knows no users.
         if args.local {
-            let (user, password, password_file, password_command) = (None, None, None, None);
-            return Ok(Self {
-                url,
-                prefix,
-                user,
-                password,
-                password_file,
-                password_command,
-                tls_ca,
-                tls_cert,
-                tls_key,
-            });
+            return Ok(Self { url, prefix, tls_ca, tls_cert, tls_key, ..Self::default() });
         }
         let (user, password) = (args.user.clone(), variable(PASSWORD)?);
         let (password_file, password_command) = (args.password_file.clone(), args.password_command.clone());

@@ -1,6 +1,7 @@
 //! Carries out the decisions of routes: it connects and asks on separate threads, sends, and reports the results.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -125,13 +126,8 @@ impl Network {
         work: impl FnOnce(&Endpoint) -> Result<Finished, ConnectError> + Send + 'static,
     ) {
         let endpoint = endpoint(&self.target, node.as_ref());
-        let (outbox, address) = (self.outbox.clone(), endpoint.to_string());
-        let work = move || {
-            let outcome = work(&endpoint);
-            // The keeper may have ended.
-            let _ = outbox.send(Message::SetUp(SetUp { line, outcome }));
-        };
-        if let Err(error) = thread::spawn("fairlock-connect", work) {
+        let address = endpoint.to_string();
+        if let Err(error) = spawn(self.outbox.clone(), line, move || work(&endpoint)) {
             let cause = format!("no thread to connect on: {error}").into();
             self.events.push(Event::Failed { line, error: ConnectError::Unreachable { address, cause } });
         }
@@ -169,12 +165,9 @@ impl Network {
             let Some(login) = self.target.login().filter(|_| wire.login_due.is_some_and(|due| due <= now)) else {
                 continue;
             };
-            let (login, outbox) = (login.clone(), self.outbox.clone());
-            let ask = move || {
-                let outcome = Ok(Finished::Login(login.credentials(now + ANSWER_TIMEOUT)));
-                let _ = outbox.send(Message::SetUp(SetUp { line, outcome }));
-            };
-            let asked = thread::spawn("fairlock-connect", ask).is_ok();
+            let login = login.clone();
+            let ask = move || Ok(Finished::Login(login.credentials(now + ANSWER_TIMEOUT)));
+            let asked = spawn(self.outbox.clone(), line, ask).is_ok();
             wire.login_due = (!asked).then(|| now + LOGIN_PAUSE);
         }
     }
@@ -188,8 +181,8 @@ impl Network {
         }
     }
 
-    /// Sleeps until a connection can be read, or written if it has something to send, another thread notifies it, or the time is
-    /// over. Connections that can only be written to are written to at the end of the round.
+    /// Sleeps until a connection can be read, or written if it has something to send, another thread notifies it, or the
+    /// time is over. Connections that can only be written to are written to at the end of the round.
     pub(super) fn sleep(&mut self, longest: Duration) {
         let wires = self.wires.iter().map(|(line, wire)| Watched {
             line: *line,
@@ -212,6 +205,19 @@ impl Network {
             self.events.push(Event::Ended { line, cause });
         }
     }
+}
+
+/// Does this on a thread of its own, which sends the result.
+fn spawn(
+    outbox: Outbox<Message>,
+    line: Line,
+    work: impl FnOnce() -> Result<Finished, ConnectError> + Send + 'static,
+) -> io::Result<()> {
+    thread::spawn("fairlock-connect", move || {
+        let outcome = work();
+        // The keeper may have ended.
+        let _ = outbox.send(Message::SetUp(SetUp { line, outcome }));
+    })
 }
 
 fn endpoint(target: &Target, node: Option<&Node>) -> Endpoint {
