@@ -96,6 +96,18 @@ fn rolled_back(server: &RedisServer) -> Fault<'_> {
     })
 }
 
+/// Processes that wait in either way are granted the lock.
+fn each_is_served(crew: &mut Crew, ways: [&str; 2]) {
+    for way in ways {
+        let of_this_way = |wait: &&Wait| wait.waiter.contains(way) && wait.token.is_some();
+        let served = (0..50).any(|_| {
+            crew.work(5);
+            crew.history().waits().iter().filter(of_this_way).count() >= 5
+        });
+        assert!(served, "processes of the kind {way} are not granted the lock");
+    }
+}
+
 #[test]
 #[ignore = "it needs python3 and packages from an index: make test-python"]
 fn python_and_rust_processes_stand_in_one_queue() {
@@ -129,14 +141,7 @@ fn python_and_rust_processes_stand_in_one_queue() {
             rolled_back(&server),
             silence::stopped(&server, silence::briefly, 2),
         ]);
-        for way in ["-push-", "-polls-"] {
-            let of_this_way = |wait: &&Wait| wait.waiter.contains(way) && wait.token.is_some();
-            let served = (0..50).any(|_| {
-                crew.work(5);
-                crew.history().waits().iter().filter(of_this_way).count() >= 5
-            });
-            assert!(served, "processes of the kind {way} are not granted the lock");
-        }
+        each_is_served(&mut crew, ["-push-", "-polls-"]);
         crew.finish();
         keys_left(&server);
     }
@@ -164,14 +169,7 @@ fn processes_of_the_python_package_and_of_rust_stand_in_one_queue() {
         killed("Python processes killed", true, 3),
         fault::holders_killed(2),
     ]);
-    for way in ["-thread-", "-task-"] {
-        let of_this_way = |wait: &&Wait| wait.waiter.contains(way) && wait.token.is_some();
-        let served = (0..50).any(|_| {
-            crew.work(5);
-            crew.history().waits().iter().filter(of_this_way).count() >= 5
-        });
-        assert!(served, "processes of the kind {way} are not granted the lock");
-    }
+    each_is_served(&mut crew, ["-thread-", "-task-"]);
     crew.finish();
     keys_left(&server);
 }
