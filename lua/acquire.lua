@@ -16,25 +16,22 @@ buffer_us, heartbeat_us = tonumber(buffer_us), tonumber(heartbeat_us)
 joining, lenient = room > 0, false -- a server without memory admits no new waiters
 -- include begin
 
+local word, told, own_pace = 'disbelieved', {}, heartbeat_us
 -- include simple: known_…, seat_… → simple, spare_us
 if simple and found_holder == '' and seat == '' and as_claim == '0'
   and spare_us >= lease_us and spare_us <= lease_us + 2 * SLACK_US then
   -- The common case: a free lock is granted at once. Without these lines the rest of the script would do the same.
-  local granted, most = joining and raw + 1 or raw, max(longest_next, lease_us)
-  local written = redis.pcall('HSET', lock, '', struct.pack(NUMBERS, VERSION, 0, 0, 0, 0, granted, granted, epoch, now,
-    skew, pace, pace_until, silent_from, silent_until, recover_from, recover_until, recover_pace, grants + 1, most,
-    lease_us, granted, 0, 0, ttl_until, now + lease_us, granted, raw) .. id,
-    id, cmsgpack.pack({lease_us, liveness_us, channel, secret, label, owner}))
-  if type(written) == 'table' then return written end
-  return cmsgpack.pack({'granted', 'epoch', epoch, 'stamp', granted, 'waiting', 0, 'lease_left_us', lease_us,
-    'recover_left_us', 0,
-    'memory', struct.pack(MEMORY, VERSION, epoch, granted, granted, most, max(pace, heartbeat_us)),
-    'keep_us', min(most, HOUR_US * 5 / 6), 'holder', id, 'holder_token', granted, 'holder_ticket', raw,
-    'holder_seat', struct.pack(SEAT, VERSION, epoch, raw, granted)})
+  stamp = joining and raw + 1 or raw
+  token, grants, longest, longest_next, generation = stamp, grants + 1, max(longest_next, lease_us), lease_us, stamp
+  holder, holder_end, holder_token, holder_ticket = id, now + lease_us, token, raw
+  broken, cut, claim, live_until, keep_us = 0, 0, 0, 0, min(longest, HOUR_US * 5 / 6)
+  fields = {id, cmsgpack.pack({lease_us, liveness_us, channel, secret, label, owner})}
+  -- include write
+  word = 'granted'
+  -- include answer: the script ends
 end
 
-local word, told = 'disbelieved', {}
-local own_pace, left_us, last_token = heartbeat_us, max(known_longest, lease_us), known_token
+local left_us, last_token = max(known_longest, lease_us), known_token
 -- include restore: known_…, seat_…, own_pace, left_us, last_token → believed
 if not believed then
   -- include answer: the script ends

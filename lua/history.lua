@@ -33,6 +33,5 @@ if recorded == 1 and count ~= '0' then
   local entries = call('XREVRANGE', past, '+', '-', 'COUNT', count)
   for i = 1, #entries do rows[i] = cmsgpack.unpack(entries[i][2][2]) end
 end
-local client, word, told, again = '', 'history', {'recorded', recorded, 'past', rows}, false
-local own_pace = 0
+local client, word, told, again, own_pace = '', 'history', {'recorded', recorded, 'past', rows}, false, 0
 -- include answer: the script ends

@@ -10,7 +10,7 @@ local after, count = ARGV[1], ARGV[2]
 -- include time
 -- include clock
 
-local client, word, told, own_pace = '', 'state', {}, 0
+local client, word, told, again, own_pace = '', 'state', {}, false, 0
 -- include tell_holder
 if holder ~= '' then told[#told + 1], told[#told + 2] = 'held_broken', broken end
 local page, sessions, its_id, session, alive_until = {}, {}, nil, nil, nil
@@ -24,5 +24,4 @@ if waiting > 0 and not lost then
   end
 end
 told = {'page', page, 'grants', grants, 'token', token, unpack(told)} -- the last token granted, or passed over
-local again = false
 -- include answer: the script ends

@@ -11,25 +11,24 @@ local id, seat, memory = unpack(ARGV)
 -- include known: memory, seat → known_…, seat_…
 -- include begin
 
+local word, told, own_pace = 'unknown', {}, known_pace
 -- include simple: known_…, seat_… → simple, spare_us
 if simple and holder == id and spare_us >= 0 and spare_us <= 2 * SLACK_US and (not may or may('HDEL', lock, '')) then
-  -- The common case: the lock becomes free. The rest of the script would do the same, and does it if this is refused.
-  local idle = struct.pack(NUMBERS, VERSION, 0, 0, 0, 0, stamp, token, epoch, now, skew, pace, pace_until, silent_from,
-    silent_until, recover_from, recover_until, recover_pace, grants, 0, 0, generation, 0, 0, ttl_until, 0, 0, 0)
-  if type(redis.pcall('HSET', lock, '', idle)) ~= 'table' then
-    redis.pcall('HDEL', lock, id)
-    return cmsgpack.pack({'released', 'epoch', epoch, 'stamp', stamp, 'waiting', 0, 'lease_left_us', 0,
-      'recover_left_us', 0, 'memory', struct.pack(MEMORY, VERSION, epoch, stamp, token, 0, max(pace, known_pace)),
-      'keep_us', keep_us})
-  end
+  -- The common case: the lock becomes free. Without these lines the rest of the script would do the same.
+  holder, holder_end, holder_token, holder_ticket, broken, cut, claim = '', 0, 0, 0, 0, 0, 0
+  longest, longest_next, live_until = 0, 0, 0
+  -- include write
+  redis.pcall('HDEL', lock, id)
+  word = 'released'
+  -- include answer: the script ends
 end
 
-local own_pace, left_us, last_token = known_pace, known_longest, known_token
+local left_us, last_token = known_longest, known_token
 -- include restore: known_…, seat_…, own_pace, left_us, last_token → believed
 
 local newest = seat_token > 0 and (seat_token >= token or holder == id) -- no later grant is known
 -- include give_up: id → gave_up
-local word, told = gave_up or 'unknown', {}
+word = gave_up or word
 if believed and newest and now < recover_until then
   -- The recovery waited for this lease. What remains is the time for the waiters to return to their places.
   token = max(token, seat_token + 1)

@@ -27,7 +27,6 @@ if mine and broken == 1 then
 elseif mine and cut == 0 then
   word = 'renewed'
   holder_end, claim = max(holder_end, now + lease_us), 0
-  longest, longest_next = max(longest, lease_us), max(longest_next, lease_us)
 elseif believed and now < recover_until and left_us > 0 and token <= seat_token
   and (holder == '' or holder == id or holder_token < seat_token) then
   -- Nothing was granted since. The state found is older: it has an earlier lease, or the id's own place in the queue.
@@ -36,8 +35,8 @@ elseif believed and now < recover_until and left_us > 0 and token <= seat_token
   holder, holder_end, holder_token, holder_ticket = id, now + left_us, seat_token, seat_ticket
   token, broken, cut, claim = seat_token, 0, 0, 0
   fields[1], fields[2] = id, cmsgpack.pack({lease_us, liveness_us, channel, secret, label, owner})
-  longest, longest_next = max(longest, lease_us), max(longest_next, lease_us)
 end
+if word == 'renewed' then longest, longest_next = max(longest, lease_us), max(longest_next, lease_us) end
 -- include promote
 -- include commit
 -- include answer: the script ends

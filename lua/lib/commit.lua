@@ -1,8 +1,7 @@
 -- commit: makes the planned writes in the one order that is safe in a slot that is migrating, where a script that
 -- empties a key and touches it again fails halfway: the hash, which never becomes empty, additions, TTLs, one removal,
 -- messages.
--- A `lenient` script goes on when memory is short.
--- NEEDS: lenient lost found found_holder found_waiting recorded ended_how contender queued joins moves place
+-- NEEDS: lost found found_holder found_waiting recorded ended_how contender queued joins moves place
 -- NEEDS: sessions leaving fields messages
 -- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut claim recorded longest longest_next
 -- SETS: keep_us its_id
@@ -53,17 +52,7 @@ do
 
   if lost then call('DEL', lock, waiters) end
   if stands or epoch > 0 then
-    local numbers = struct.pack(NUMBERS, VERSION, broken, cut, claim, recorded, stamp, token, epoch, now, skew, pace,
-      pace_until, silent_from, silent_until, recover_from, recover_until, recover_pace, grants, longest, longest_next,
-      generation, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket) .. holder
-    local written = redis.pcall('HSET', lock, '', numbers, unpack(fields))
-    if type(written) == 'table' then
-      -- If memory is short: once a script has written anything, the server accepts its other writes.
-      if not lenient or not string.find(written.err, 'OOM', 1, true) then return written end
-      call('PEXPIRE', lock, DAY_US / 1000)
-      call('HSET', lock, '', numbers, unpack(fields))
-      new_ttl = true
-    end
+    -- include write
   end
   -- In Redis 6, without the right to it: what is left behind does less harm than a hand-off that is made by half.
   if #gone > 0 then redis.pcall('HDEL', lock, unpack(gone)) end

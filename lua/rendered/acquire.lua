@@ -41,14 +41,12 @@ if not client then return redis.error_reply(BAD_ID) end
 -- NEEDS: memory seat
 -- SETS: memory_version known_epoch known_stamp known_token known_longest known_pace
 -- SETS: seat_version seat_epoch seat_ticket seat_token
-local memory_version, known_epoch, known_stamp, known_token, known_longest, known_pace = VERSION, 0, 0, 0, 0, 0
-local seat_version, seat_epoch, seat_ticket, seat_token = VERSION, 0, 0, 0
-if #memory == 41 then
-  memory_version, known_epoch, known_stamp, known_token, known_longest, known_pace = struct.unpack(MEMORY, memory)
-end
-if #seat == 25 then seat_version, seat_epoch, seat_ticket, seat_token = struct.unpack(SEAT, seat) end
-if memory ~= '' and #memory ~= 41 or seat ~= '' and #seat ~= 25
-  or memory_version ~= VERSION or seat_version ~= VERSION then return redis.error_reply(BAD_TEXT) end
+if memory ~= '' and (#memory ~= 41 or string.byte(memory) ~= VERSION)
+  or seat ~= '' and (#seat ~= 25 or string.byte(seat) ~= VERSION) then return redis.error_reply(BAD_TEXT) end
+local memory_version, known_epoch, known_stamp, known_token, known_longest, known_pace =
+  struct.unpack(MEMORY, memory ~= '' and memory or string.rep('\0', 41))
+local seat_version, seat_epoch, seat_ticket, seat_token =
+  struct.unpack(SEAT, seat ~= '' and seat or string.rep('\0', 25))
 joining, lenient = room > 0, false -- a server without memory admits no new waiters
 -- begin: the parts with which every verb that writes begins.
 -- state: reads the numbers and the holder of the lock, and whether a key of it was lost.
@@ -87,31 +85,31 @@ local raw = time[1] * 1000000 + time[2]
 local now = raw + skew
 local found_holder, found_end, found_token, found_ticket = holder, holder_end, holder_token, holder_ticket
 local lapsed = ''
-do
-  if live_until <= seen then
-    pace = 0
-  elseif pace > 0 then
-    -- A waiting client would have sent a request: a longer silence is an outage or a jump, and no evidence of a death.
-    -- An hour after the end of all that is left, nobody was there to send one.
-    if now <= max(holder_end, live_until, recover_until) + HOUR_US then now = min(now, seen + 2 * pace) end
-    -- The latest long silence. Nobody who was heard before it is taken for dead because of it (lib/session.lua).
-    if now > seen and (now - seen > silent_until - silent_from or now > silent_until + pace) then
-      silent_from, silent_until = seen, now
-    end
+if live_until <= seen then
+  pace = 0
+elseif pace > 0 then
+  -- A waiting client would have sent a request: a longer silence is an outage or a jump, and no evidence of a death.
+  -- An hour after the end of all that is left, nobody was there to send one.
+  if now <= max(holder_end, live_until, recover_until) + HOUR_US then now = min(now, seen + 2 * pace) end
+  -- The latest long silence. Nobody who was heard before it is taken for dead because of it (lib/session.lua). It has
+  -- no effect any more when half of its length has passed, and then a shorter one takes its place.
+  local latest_us = silent_until - silent_from
+  if now > seen and (now - seen > latest_us or 2 * (now - silent_until) > latest_us) then
+    silent_from, silent_until = seen, now
   end
-  now = max(now, seen)
-  skew = now - raw
-  if now >= recover_until then recover_pace = 0 end
+end
+now = max(now, seen)
+skew = now - raw
+if now >= recover_until then recover_pace = 0 end
 
-  -- From here on `holder` is the current holder, and `lapsed` one whose lease was found to be over.
-  if holder ~= '' and holder_end <= now then
-    lapsed, holder, holder_end = holder, '', 0
-  end
+-- From here on `holder` is the current holder, and `lapsed` one whose lease was found to be over.
+if holder ~= '' and holder_end <= now then
+  lapsed, holder, holder_end = holder, '', 0
 end
 -- plan: scripts read first and only plan their writes. The new holder and numbers are planned by setting the variables;
 -- all other plans are declared here.
 -- SETS: contender terms place ends queued joins moves sessions leaving fields messages
--- SETS: BATCH looked its_id session alive_until head head_terms head_ticket head_until again ended_how
+-- SETS: BATCH looked its_id session alive_until head head_ticket head_until again ended_how
 local contender, terms, ends -- the asking id, its entry, and when its lease would end
 local place = math.huge -- the contender's ticket; a try comes after all waiters
 -- Its ticket in the queue, if it has one; whether it queues unless it is granted the lock; whether its place is new.
@@ -122,7 +120,7 @@ local fields, messages = {}, {} -- entries to write, and messages to publish
 local BATCH = 100 -- the most waiters that one script examines, so that its work is bounded
 local looked = 0 -- how many were
 local its_id, session, alive_until -- the waiter that was examined last, and its client's session
-local head, head_terms, head_ticket, head_until = nil, nil, nil, nil -- the first live waiter among them
+local head, head_ticket, head_until -- the first live waiter among them
 local again = false -- whether the batch limit was reached, so that the caller asks again
 local ended_how = 'lost' -- how the lease ended that this script ends
 -- lost: a key of this lock is missing, so the rest of its data counts as lost too. A new epoch tells the clients, and
@@ -144,6 +142,7 @@ if lost then
   holder, holder_end, found_holder, lapsed = '', 0, '', ''
 end
 
+local word, told, own_pace = 'disbelieved', {}, heartbeat_us
 -- simple: whether there is no more to do than to grant a free lock, or to free it: nobody waits, nothing was lost, no
 -- clock was set back, no recovery is open, and no history is recorded.
 -- NEEDS: memory seat known_epoch known_stamp known_token seat_epoch seat_ticket seat_token
@@ -157,84 +156,106 @@ local spare_us = ttl_until - raw - DAY_US -- for how much longer than an idle lo
 if simple and found_holder == '' and seat == '' and as_claim == '0'
   and spare_us >= lease_us and spare_us <= lease_us + 2 * SLACK_US then
   -- The common case: a free lock is granted at once. Without these lines the rest of the script would do the same.
-  local granted, most = joining and raw + 1 or raw, max(longest_next, lease_us)
-  local written = redis.pcall('HSET', lock, '', struct.pack(NUMBERS, VERSION, 0, 0, 0, 0, granted, granted, epoch, now,
-    skew, pace, pace_until, silent_from, silent_until, recover_from, recover_until, recover_pace, grants + 1, most,
-    lease_us, granted, 0, 0, ttl_until, now + lease_us, granted, raw) .. id,
-    id, cmsgpack.pack({lease_us, liveness_us, channel, secret, label, owner}))
-  if type(written) == 'table' then return written end
-  return cmsgpack.pack({'granted', 'epoch', epoch, 'stamp', granted, 'waiting', 0, 'lease_left_us', lease_us,
-    'recover_left_us', 0,
-    'memory', struct.pack(MEMORY, VERSION, epoch, granted, granted, most, max(pace, heartbeat_us)),
-    'keep_us', min(most, HOUR_US * 5 / 6), 'holder', id, 'holder_token', granted, 'holder_ticket', raw,
-    'holder_seat', struct.pack(SEAT, VERSION, epoch, raw, granted)})
+  stamp = joining and raw + 1 or raw
+  token, grants, longest, longest_next, generation = stamp, grants + 1, max(longest_next, lease_us), lease_us, stamp
+  holder, holder_end, holder_token, holder_ticket = id, now + lease_us, token, raw
+  broken, cut, claim, live_until, keep_us = 0, 0, 0, 0, min(longest, HOUR_US * 5 / 6)
+  fields = {id, cmsgpack.pack({lease_us, liveness_us, channel, secret, label, owner})}
+  -- write: writes the numbers, the holder and the planned entries. A `lenient` script goes on when memory is short: once
+  -- a script has written anything, the server accepts its other writes.
+  -- NEEDS: lenient fields raw now
+  -- SETS: numbers written
+  local numbers = struct.pack(NUMBERS, VERSION, broken, cut, claim, recorded, stamp, token, epoch, now, skew, pace,
+    pace_until, silent_from, silent_until, recover_from, recover_until, recover_pace, grants, longest, longest_next,
+    generation, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket) .. holder
+  local written = redis.pcall('HSET', lock, '', numbers, unpack(fields))
+  if type(written) == 'table' then
+    if not lenient or not string.find(written.err, 'OOM', 1, true) then return written end
+    call('PEXPIRE', lock, string.format('%.0f', math.ceil((ttl_until - raw) / 1000)))
+    call('HSET', lock, '', numbers, unpack(fields))
+  end
+  word = 'granted'
+  -- answer: ends the script with its reply: a word, then names and values. The reply is one string with a MessagePack
+  -- array, because for Redis an array of its own costs as much as the rest of a script.
+  -- NEEDS: client word told again own_pace keep_us
+  -- SETS: told
+  if again then told[#told + 1], told[#told + 2] = 'again', 1 end
+  if client ~= '' then
+    if cut == 0 and string.match(holder, CLIENT_OF) == client then
+      if claim == 1 then told[#told + 1], told[#told + 2] = 'holder_claim', 1 end
+      told = {'holder', holder, 'holder_token', holder_token, 'holder_ticket', holder_ticket,
+        'holder_seat', struct.pack(SEAT, VERSION, epoch, holder_ticket, holder_token), unpack(told)}
+    end
+    -- What the client sends back with its next request.
+    local known = epoch == 0 and ''
+      or struct.pack(MEMORY, VERSION, epoch, stamp, token, longest, max(pace, recover_pace, own_pace))
+    told = {'memory', known, 'keep_us', keep_us, unpack(told)}
+  end
+  return cmsgpack.pack({word, 'epoch', epoch, 'stamp', stamp, 'waiting', waiting,
+    'lease_left_us', max(holder_end - now, 0), 'recover_left_us', max(recover_until - now, 0), unpack(told)})
 end
 
-local word, told = 'disbelieved', {}
-local own_pace, left_us, last_token = heartbeat_us, max(known_longest, lease_us), known_token
+local left_us, last_token = max(known_longest, lease_us), known_token
 -- restore: what a client knows shows whether the server lost data. The table is in lua/README.md.
 -- NEEDS: memory known_epoch known_stamp known_token known_pace seat_epoch seat_ticket seat_token
 -- NEEDS: own_pace left_us last_token raw now
--- SETS: believed left_us stamp token epoch recover_from recover_until recover_pace longest holder_end cut
+-- SETS: highest believed left_us stamp token epoch recover_from recover_until recover_pace longest holder_end cut
 -- `left_us`: how long the lease may last that the client knows of; `last_token`: that lease is over if the lock was
 -- granted again since this token; `own_pace`: the client's own heartbeat interval.
-local believed
-do
-  local highest = max(known_epoch, known_stamp, known_token, seat_epoch, seat_ticket, seat_token)
-  -- A stamp that this server gave is never implausible, whatever its clock shows now. Beyond the last stamp only TIME
-  -- decides: otherwise one implausible stamp that was believed would make room for the next.
-  believed = highest <= stamp or highest <= raw + DAY_US
-  if believed then
-    -- Every number in a memory or seat was stored before. So a higher one under the same epoch proves a loss.
-    local knows = memory ~= '' -- a stranger knows of no loss
-    local rollback = knows and (max(known_epoch, seat_epoch) > epoch
-      or known_epoch == epoch and (known_stamp > stamp or known_token > token)
-      or seat_epoch == epoch and (seat_ticket > stamp or seat_token > token))
-    local older = knows and (known_epoch < epoch or seat_epoch > 0 and seat_epoch < epoch)
-    local anew, returns = older and not rollback and recover_until == 0, older and now < recover_until
-    stamp = max(stamp, highest)
-    if last_token < token then left_us = 0 end
-    if rollback or anew then
-      stamp = max(raw, stamp + 1)
-      epoch = stamp
-      recover_from, recover_pace = now, max(recover_pace, pace)
+local highest = max(known_epoch, known_stamp, known_token, seat_epoch, seat_ticket, seat_token)
+-- A stamp that this server gave is never implausible, whatever its clock shows now. Beyond the last stamp only TIME
+-- decides: otherwise one implausible stamp that was believed would make room for the next.
+local believed = highest <= stamp or highest <= raw + DAY_US
+if believed then
+  -- Every number in a memory or seat was stored before. So a higher one under the same epoch proves a loss.
+  local knows = memory ~= '' -- a stranger knows of no loss
+  local rollback = knows and (max(known_epoch, seat_epoch) > epoch
+    or known_epoch == epoch and (known_stamp > stamp or known_token > token)
+    or seat_epoch == epoch and (seat_ticket > stamp or seat_token > token))
+  local older = knows and (known_epoch < epoch or seat_epoch > 0 and seat_epoch < epoch)
+  local anew, returns = older and not rollback and recover_until == 0, older and now < recover_until
+  stamp = max(stamp, highest)
+  if last_token < token then left_us = 0 end
+  if rollback or anew then
+    stamp = max(raw, stamp + 1)
+    epoch = stamp
+    recover_from, recover_pace = now, max(recover_pace, pace)
+  end
+  if rollback or anew or returns then
+    -- Every waiter needs the time to notice the loss: the slowest sends one heartbeat per pace. A client that returns
+    -- later may know of a slower waiter, or of a longer lease, than the one that opened the recovery.
+    recover_pace, longest = max(recover_pace, known_pace, own_pace), max(longest, left_us)
+    recover_until = max(recover_until, recover_from + max(3 * recover_pace, left_us))
+  end
+  if now < recover_until then
+    -- A lease from before the loss may be long over, and so is one that is older than a grant of which a client
+    -- knows. (To break a lease takes one token.) If its holder still believes in it, it re-asserts it. A lease that
+    -- was granted after the loss stays.
+    if holder ~= '' and (rollback or known_token > holder_token + broken) then
+      holder_end, cut = min(holder_end, recover_until), 1
     end
-    if rollback or anew or returns then
-      -- Every waiter needs the time to notice the loss: the slowest sends one heartbeat per pace. A client that returns
-      -- later may know of a slower waiter, or of a longer lease, than the one that opened the recovery.
-      recover_pace, longest = max(recover_pace, known_pace, own_pace), max(longest, left_us)
-      recover_until = max(recover_until, recover_from + max(3 * recover_pace, left_us))
-    end
-    if now < recover_until then
-      -- A lease from before the loss may be long over, and so is one that is older than a grant of which a client
-      -- knows. (To break a lease takes one token.) If its holder still believes in it, it re-asserts it. A lease that
-      -- was granted after the loss stays.
-      if holder ~= '' and (rollback or known_token > holder_token + broken) then
-        holder_end, cut = min(holder_end, recover_until), 1
-      end
-      token = max(token, known_token)
-    end
+    token = max(token, known_token)
   end
 end
 if not believed then
--- answer: ends the script with its reply: a word, then names and values. The reply is one string with a MessagePack
--- array, because for Redis an array of its own costs as much as the rest of a script.
--- NEEDS: client word told again own_pace keep_us
--- SETS: told
-if again then told[#told + 1], told[#told + 2] = 'again', 1 end
-if client ~= '' then
-  if cut == 0 and string.match(holder, CLIENT_OF) == client then
-    if claim == 1 then told[#told + 1], told[#told + 2] = 'holder_claim', 1 end
-    told = {'holder', holder, 'holder_token', holder_token, 'holder_ticket', holder_ticket,
-      'holder_seat', struct.pack(SEAT, VERSION, epoch, holder_ticket, holder_token), unpack(told)}
+  -- answer: ends the script with its reply: a word, then names and values. The reply is one string with a MessagePack
+  -- array, because for Redis an array of its own costs as much as the rest of a script.
+  -- NEEDS: client word told again own_pace keep_us
+  -- SETS: told
+  if again then told[#told + 1], told[#told + 2] = 'again', 1 end
+  if client ~= '' then
+    if cut == 0 and string.match(holder, CLIENT_OF) == client then
+      if claim == 1 then told[#told + 1], told[#told + 2] = 'holder_claim', 1 end
+      told = {'holder', holder, 'holder_token', holder_token, 'holder_ticket', holder_ticket,
+        'holder_seat', struct.pack(SEAT, VERSION, epoch, holder_ticket, holder_token), unpack(told)}
+    end
+    -- What the client sends back with its next request.
+    local known = epoch == 0 and ''
+      or struct.pack(MEMORY, VERSION, epoch, stamp, token, longest, max(pace, recover_pace, own_pace))
+    told = {'memory', known, 'keep_us', keep_us, unpack(told)}
   end
-  -- What the client sends back with its next request.
-  local known = epoch == 0 and ''
-    or struct.pack(MEMORY, VERSION, epoch, stamp, token, longest, max(pace, recover_pace, own_pace))
-  told = {'memory', known, 'keep_us', keep_us, unpack(told)}
-end
-return cmsgpack.pack({word, 'epoch', epoch, 'stamp', stamp, 'waiting', waiting,
-  'lease_left_us', max(holder_end - now, 0), 'recover_left_us', max(recover_until - now, 0), unpack(told)})
+  return cmsgpack.pack({word, 'epoch', epoch, 'stamp', stamp, 'waiting', waiting,
+    'lease_left_us', max(holder_end - now, 0), 'recover_left_us', max(recover_until - now, 0), unpack(told)})
 end
 
 if holder == id and cut == 1 then
@@ -258,53 +279,46 @@ if holder ~= id then
   if joining and place == math.huge and waiting >= room then
     -- Dead waiters take up no room. Those of a client that asks are alive.
     if own_session then
--- refresh: records a sign of life from the session of `client`, which counts as alive until its end on the lock clock.
--- NEEDS: client own_session liveness_us buffer_us heartbeat_us now
--- SETS: sessions live_until pace pace_until
-do
-  local until_now, count = struct.unpack(SESSION, own_session or string.rep('\0', 24))
-  local session_end = max(until_now, now + liveness_us + buffer_us)
-  sessions[client] = {session_end, count, heartbeat_us}
-  live_until = max(live_until, session_end)
-  -- The pace is that of the slowest client until its session has ended.
-  if heartbeat_us > pace or now >= pace_until then pace, pace_until = heartbeat_us, 0 end
-  if heartbeat_us == pace then pace_until = max(pace_until, session_end) end
-end
+      -- refresh: records a sign of life from the session of `client`, which counts as alive until its end on the lock clock.
+      -- NEEDS: client own_session liveness_us buffer_us heartbeat_us now
+      -- SETS: until_now count session_end sessions live_until pace pace_until
+      local until_now, count = struct.unpack(SESSION, own_session or string.rep('\0', 24))
+      local session_end = max(until_now, now + liveness_us + buffer_us)
+      sessions[client] = {session_end, count, heartbeat_us}
+      live_until = max(live_until, session_end)
+      -- The pace is that of the slowest client until its session has ended.
+      if heartbeat_us > pace or now >= pace_until then pace, pace_until = heartbeat_us, 0 end
+      if heartbeat_us == pace then pace_until = max(pace_until, session_end) end
     end
--- heads: finds the first live waiter before `place`. Dead ones before it leave the queue.
--- NEEDS: place now sessions leaving
--- SETS: looked its_id head head_terms head_ticket head_until leaving waiting again
-do
-  while not head and waiting > 0 and looked < BATCH do
-    local found_id, its_ticket = unpack(call('ZRANGE', waiters, looked, looked, 'WITHSCORES'))
-    its_id, its_ticket = found_id, tonumber(its_ticket)
-    if not its_id or its_ticket >= place then break end
-    looked = looked + 1
-    if not leaving[its_id] then
--- session: the session of the client of a waiter, as it is planned, and until when that client counts as alive. After a
--- silence of more than two of its heartbeats, which may have been an outage, a client that was alive before has the
--- time for one more.
--- NEEDS: its_id sessions silent_from silent_until
--- SETS: session sessions alive_until
-do
-  local its_client = string.match(its_id, CLIENT_OF)
-  session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
-  sessions[its_client] = session
-  alive_until = session[1]
-  if alive_until > silent_from and silent_until - silent_from > 2 * session[3] then
-    alive_until = max(alive_until, silent_until + session[3])
-  end
-end
-      if alive_until > now then
-        head, head_terms, head_ticket, head_until = its_id, cmsgpack.unpack(call('HGET', lock, its_id)), its_ticket,
-          alive_until
-      else
-        leaving[#leaving + 1], leaving[its_id], waiting = its_id, true, waiting - 1
+    -- heads: finds the first live waiter before `place`. Dead ones before it leave the queue.
+    -- NEEDS: place now sessions leaving
+    -- SETS: looked its_id head head_ticket head_until leaving waiting again
+    while not head and waiting > 0 and looked < BATCH do
+      local found_id, its_ticket = unpack(call('ZRANGE', waiters, looked, looked, 'WITHSCORES'))
+      its_id, its_ticket = found_id, tonumber(its_ticket)
+      if not its_id or its_ticket >= place then break end
+      looked = looked + 1
+      if not leaving[its_id] then
+        -- session: the session of the client of a waiter, as it is planned, and until when that client counts as alive. After a
+        -- silence of more than two of its heartbeats, which may have been an outage, a client that was alive before has the
+        -- time for one more.
+        -- NEEDS: its_id sessions silent_from silent_until
+        -- SETS: its_client session sessions alive_until
+        local its_client = string.match(its_id, CLIENT_OF)
+        session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
+        sessions[its_client] = session
+        alive_until = session[1]
+        if alive_until > silent_from and silent_until - silent_from > 2 * session[3] then
+          alive_until = max(alive_until, silent_until + session[3])
+        end
+        if alive_until > now then
+          head, head_ticket, head_until = its_id, its_ticket, alive_until
+        else
+          leaving[#leaving + 1], leaving[its_id], waiting = its_id, true, waiting - 1
+        end
       end
     end
-  end
-  again = not head and looked == BATCH and waiting > 0
-end
+    again = not head and looked == BATCH and waiting > 0
   end
   -- A full queue admits no newcomer. An id in it, or with an old ticket, has a place.
   joins = joining and (place < math.huge or waiting < room)
@@ -315,18 +329,16 @@ end
     end
     if waiting > 0 or holder ~= '' or now < recover_until then
       -- The caller will wait, or other waiters of its client do: this is a sign of life of their session.
--- refresh: records a sign of life from the session of `client`, which counts as alive until its end on the lock clock.
--- NEEDS: client own_session liveness_us buffer_us heartbeat_us now
--- SETS: sessions live_until pace pace_until
-do
-  local until_now, count = struct.unpack(SESSION, own_session or string.rep('\0', 24))
-  local session_end = max(until_now, now + liveness_us + buffer_us)
-  sessions[client] = {session_end, count, heartbeat_us}
-  live_until = max(live_until, session_end)
-  -- The pace is that of the slowest client until its session has ended.
-  if heartbeat_us > pace or now >= pace_until then pace, pace_until = heartbeat_us, 0 end
-  if heartbeat_us == pace then pace_until = max(pace_until, session_end) end
-end
+      -- refresh: records a sign of life from the session of `client`, which counts as alive until its end on the lock clock.
+      -- NEEDS: client own_session liveness_us buffer_us heartbeat_us now
+      -- SETS: until_now count session_end sessions live_until pace pace_until
+      local until_now, count = struct.unpack(SESSION, own_session or string.rep('\0', 24))
+      local session_end = max(until_now, now + liveness_us + buffer_us)
+      sessions[client] = {session_end, count, heartbeat_us}
+      live_until = max(live_until, session_end)
+      -- The pace is that of the slowest client until its session has ended.
+      if heartbeat_us > pace or now >= pace_until then pace, pace_until = heartbeat_us, 0 end
+      if heartbeat_us == pace then pace_until = max(pace_until, session_end) end
     end
   end
 end
@@ -335,82 +347,73 @@ end
 -- NEEDS: client contender terms place ends queued joins sessions leaving fields messages
 -- SETS: holder holder_end holder_token holder_ticket broken cut claim token stamp grants
 -- SETS: longest longest_next generation waiting
-do
-  if holder == '' and now >= recover_until then
--- heads: finds the first live waiter before `place`. Dead ones before it leave the queue.
--- NEEDS: place now sessions leaving
--- SETS: looked its_id head head_terms head_ticket head_until leaving waiting again
-do
+if holder == '' and now >= recover_until then
+  -- heads: finds the first live waiter before `place`. Dead ones before it leave the queue.
+  -- NEEDS: place now sessions leaving
+  -- SETS: looked its_id head head_ticket head_until leaving waiting again
   while not head and waiting > 0 and looked < BATCH do
     local found_id, its_ticket = unpack(call('ZRANGE', waiters, looked, looked, 'WITHSCORES'))
     its_id, its_ticket = found_id, tonumber(its_ticket)
     if not its_id or its_ticket >= place then break end
     looked = looked + 1
     if not leaving[its_id] then
--- session: the session of the client of a waiter, as it is planned, and until when that client counts as alive. After a
--- silence of more than two of its heartbeats, which may have been an outage, a client that was alive before has the
--- time for one more.
--- NEEDS: its_id sessions silent_from silent_until
--- SETS: session sessions alive_until
-do
-  local its_client = string.match(its_id, CLIENT_OF)
-  session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
-  sessions[its_client] = session
-  alive_until = session[1]
-  if alive_until > silent_from and silent_until - silent_from > 2 * session[3] then
-    alive_until = max(alive_until, silent_until + session[3])
-  end
-end
+      -- session: the session of the client of a waiter, as it is planned, and until when that client counts as alive. After a
+      -- silence of more than two of its heartbeats, which may have been an outage, a client that was alive before has the
+      -- time for one more.
+      -- NEEDS: its_id sessions silent_from silent_until
+      -- SETS: its_client session sessions alive_until
+      local its_client = string.match(its_id, CLIENT_OF)
+      session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
+      sessions[its_client] = session
+      alive_until = session[1]
+      if alive_until > silent_from and silent_until - silent_from > 2 * session[3] then
+        alive_until = max(alive_until, silent_until + session[3])
+      end
       if alive_until > now then
-        head, head_terms, head_ticket, head_until = its_id, cmsgpack.unpack(call('HGET', lock, its_id)), its_ticket,
-          alive_until
+        head, head_ticket, head_until = its_id, its_ticket, alive_until
       else
         leaving[#leaving + 1], leaving[its_id], waiting = its_id, true, waiting - 1
       end
     end
   end
   again = not head and looked == BATCH and waiting > 0
-end
-    local grantee, its_terms, its_ticket, its_end = head, head_terms, head_ticket, nil
-    if head then
-      -- A claim: it lasts until its waiter has had a heartbeat to confirm it in, and ends with the session. So
-      -- processes that died together cost one liveness window, not one each.
-      its_end = min(now + max(its_terms[LEASE], its_terms[LIVENESS]), head_until)
-    elseif contender and not again then
-      grantee, its_terms, its_ticket, its_end = contender, terms, place, ends
-    end
-    if grantee then
-      if head or queued then leaving[#leaving + 1], leaving[grantee], waiting = grantee, true, waiting - 1 end
-      stamp = max(raw, stamp + 1)
-      token, grants = stamp, grants + 1
-      -- If it does not hear of its grant in time, this ticket is its place in the queue again. A try has none: its
-      -- token stands in.
-      holder, holder_end, holder_token, holder_ticket = grantee, its_end, token, min(its_ticket, token)
-      broken, cut, claim = 0, 0, (head or its_end < now + its_terms[LEASE]) and 1 or 0
-      if head then messages[#messages + 1] = {its_terms, 'grant', head, token, its_ticket, its_end - now} end
-      if holder_ticket > generation then
-        -- All who came before the generation are gone, and with them the leases that they asked for.
-        longest, longest_next, generation = longest_next, 0, stamp
-      end
-      longest, longest_next = max(longest, its_terms[LEASE]), max(longest_next, its_terms[LEASE])
-    end
+  local grantee, its_terms, its_ticket, its_end = contender, terms, place, ends
+  if head then
+    grantee, its_terms, its_ticket = head, cmsgpack.unpack(call('HGET', lock, head)), head_ticket
+    -- A claim: it lasts until its waiter has had a heartbeat to confirm it in, and ends with the session. So
+    -- processes that died together cost one liveness window, not one each.
+    its_end = min(now + max(its_terms[LEASE], its_terms[LIVENESS]), head_until)
   end
-
-  if contender and (joins or holder == contender) then
-    -- Also of a waiter in the queue, whose terms may have changed.
-    fields[1], fields[2] = contender, cmsgpack.pack(terms)
-    longest, longest_next = max(longest, terms[LEASE]), max(longest_next, terms[LEASE])
-    if holder ~= contender and not queued then
-      waiting = waiting + 1
-      sessions[client][2] = sessions[client][2] + 1
+  if grantee and not again then
+    if head or queued then leaving[#leaving + 1], leaving[grantee], waiting = grantee, true, waiting - 1 end
+    stamp = max(raw, stamp + 1)
+    token, grants = stamp, grants + 1
+    -- If it does not hear of its grant in time, this ticket is its place in the queue again. A try has none: its
+    -- token stands in.
+    holder, holder_end, holder_token, holder_ticket = grantee, its_end, token, min(its_ticket, token)
+    broken, cut, claim = 0, 0, (head or its_end < now + its_terms[LEASE]) and 1 or 0
+    if head then messages[#messages + 1] = {its_terms, 'grant', head, token, its_ticket, its_end - now} end
+    if holder_ticket > generation then
+      -- All who came before the generation are gone, and with them the leases that they asked for.
+      longest, longest_next, generation = longest_next, 0, stamp
     end
+    longest, longest_next = max(longest, its_terms[LEASE]), max(longest_next, its_terms[LEASE])
+  end
+end
+
+if contender and (joins or holder == contender) then
+  -- Also of a waiter in the queue, whose terms may have changed.
+  fields[1], fields[2] = contender, cmsgpack.pack(terms)
+  longest, longest_next = max(longest, terms[LEASE]), max(longest_next, terms[LEASE])
+  if holder ~= contender and not queued then
+    waiting = waiting + 1
+    sessions[client][2] = sessions[client][2] + 1
   end
 end
 -- commit: makes the planned writes in the one order that is safe in a slot that is migrating, where a script that
 -- empties a key and touches it again fails halfway: the hash, which never becomes empty, additions, TTLs, one removal,
 -- messages.
--- A `lenient` script goes on when memory is short.
--- NEEDS: lenient lost found found_holder found_waiting recorded ended_how contender queued joins moves place
+-- NEEDS: lost found found_holder found_waiting recorded ended_how contender queued joins moves place
 -- NEEDS: sessions leaving fields messages
 -- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut claim recorded longest longest_next
 -- SETS: keep_us its_id
@@ -435,20 +438,18 @@ do
   for i = 1, #leaving do
     its_id = leaving[i]
     if its_id ~= holder then gone[#gone + 1] = its_id end
--- session: the session of the client of a waiter, as it is planned, and until when that client counts as alive. After a
--- silence of more than two of its heartbeats, which may have been an outage, a client that was alive before has the
--- time for one more.
--- NEEDS: its_id sessions silent_from silent_until
--- SETS: session sessions alive_until
-do
-  local its_client = string.match(its_id, CLIENT_OF)
-  session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
-  sessions[its_client] = session
-  alive_until = session[1]
-  if alive_until > silent_from and silent_until - silent_from > 2 * session[3] then
-    alive_until = max(alive_until, silent_until + session[3])
-  end
-end
+    -- session: the session of the client of a waiter, as it is planned, and until when that client counts as alive. After a
+    -- silence of more than two of its heartbeats, which may have been an outage, a client that was alive before has the
+    -- time for one more.
+    -- NEEDS: its_id sessions silent_from silent_until
+    -- SETS: its_client session sessions alive_until
+    local its_client = string.match(its_id, CLIENT_OF)
+    session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
+    sessions[its_client] = session
+    alive_until = session[1]
+    if alive_until > silent_from and silent_until - silent_from > 2 * session[3] then
+      alive_until = max(alive_until, silent_until + session[3])
+    end
     session[2] = session[2] - 1
   end
   for its_client, planned in pairs(sessions) do
@@ -470,29 +471,31 @@ end
   -- The history may outlive the state.
   local past = (recorded == 1 or not found) and string.sub(lock, 1, -5) .. HISTORY
   if not found then recorded = redis.pcall('EXISTS', past) == 1 and 1 or 0 end
--- ended: what the history tells of a lease that has ended in this script.
--- NEEDS: recorded holder holder_token found_holder found_token found_ticket found_end lapsed ended_how raw now
--- SETS: ended
-local ended
-if recorded == 1 and found_holder ~= '' and (holder ~= found_holder or holder_token ~= found_token) then
-  local entry = cmsgpack.unpack(call('HGET', lock, found_holder))
-  local over_us = lapsed ~= '' and now - found_end or 0 -- since when it was over
-  ended = cmsgpack.pack({found_holder, found_token, entry[LABEL], entry[OWNER], found_token - found_ticket,
-    max(raw - over_us - found_token, 0), lapsed ~= '' and 'expired' or ended_how})
-end
+  -- ended: what the history tells of a lease that has ended in this script.
+  -- NEEDS: recorded holder holder_token found_holder found_token found_ticket found_end lapsed ended_how raw now
+  -- SETS: ended
+  local ended
+  if recorded == 1 and found_holder ~= '' and (holder ~= found_holder or holder_token ~= found_token) then
+    local entry = cmsgpack.unpack(call('HGET', lock, found_holder))
+    local over_us = lapsed ~= '' and now - found_end or 0 -- since when it was over
+    ended = cmsgpack.pack({found_holder, found_token, entry[LABEL], entry[OWNER], found_token - found_ticket,
+      max(raw - over_us - found_token, 0), lapsed ~= '' and 'expired' or ended_how})
+  end
 
   if lost then call('DEL', lock, waiters) end
   if stands or epoch > 0 then
+    -- write: writes the numbers, the holder and the planned entries. A `lenient` script goes on when memory is short: once
+    -- a script has written anything, the server accepts its other writes.
+    -- NEEDS: lenient fields raw now
+    -- SETS: numbers written
     local numbers = struct.pack(NUMBERS, VERSION, broken, cut, claim, recorded, stamp, token, epoch, now, skew, pace,
       pace_until, silent_from, silent_until, recover_from, recover_until, recover_pace, grants, longest, longest_next,
       generation, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket) .. holder
     local written = redis.pcall('HSET', lock, '', numbers, unpack(fields))
     if type(written) == 'table' then
-      -- If memory is short: once a script has written anything, the server accepts its other writes.
       if not lenient or not string.find(written.err, 'OOM', 1, true) then return written end
-      call('PEXPIRE', lock, DAY_US / 1000)
+      call('PEXPIRE', lock, string.format('%.0f', math.ceil((ttl_until - raw) / 1000)))
       call('HSET', lock, '', numbers, unpack(fields))
-      new_ttl = true
     end
   end
   -- In Redis 6, without the right to it: what is left behind does less harm than a hand-off that is made by half.
@@ -531,14 +534,14 @@ elseif joins then
     'rank', (queued or seat_ticket > 0) and call('ZRANK', waiters, id) or waiting - 1}
 else
   word = 'busy'
--- tell_holder: the holder of the lock, for people.
--- NEEDS: holder holder_token claim raw told
--- SETS: told
-if holder ~= '' then
-  local entry = cmsgpack.unpack(call('HGET', lock, holder))
-  told = {'held_id', holder, 'held_token', holder_token, 'held_label', entry[LABEL], 'held_owner', entry[OWNER],
-    'held_us', max(raw - holder_token, 0), 'held_claim', claim} -- a token is the time of its grant
-end
+  -- tell_holder: the holder of the lock, for people.
+  -- NEEDS: holder holder_token claim raw told
+  -- SETS: told
+  if holder ~= '' then
+    local entry = cmsgpack.unpack(call('HGET', lock, holder))
+    told = {'held_id', holder, 'held_token', holder_token, 'held_label', entry[LABEL], 'held_owner', entry[OWNER],
+      'held_us', max(raw - holder_token, 0), 'held_claim', claim} -- a token is the time of its grant
+  end
 end
 -- answer: ends the script with its reply: a word, then names and values. The reply is one string with a MessagePack
 -- array, because for Redis an array of its own costs as much as the rest of a script.

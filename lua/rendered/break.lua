@@ -64,31 +64,31 @@ local raw = time[1] * 1000000 + time[2]
 local now = raw + skew
 local found_holder, found_end, found_token, found_ticket = holder, holder_end, holder_token, holder_ticket
 local lapsed = ''
-do
-  if live_until <= seen then
-    pace = 0
-  elseif pace > 0 then
-    -- A waiting client would have sent a request: a longer silence is an outage or a jump, and no evidence of a death.
-    -- An hour after the end of all that is left, nobody was there to send one.
-    if now <= max(holder_end, live_until, recover_until) + HOUR_US then now = min(now, seen + 2 * pace) end
-    -- The latest long silence. Nobody who was heard before it is taken for dead because of it (lib/session.lua).
-    if now > seen and (now - seen > silent_until - silent_from or now > silent_until + pace) then
-      silent_from, silent_until = seen, now
-    end
+if live_until <= seen then
+  pace = 0
+elseif pace > 0 then
+  -- A waiting client would have sent a request: a longer silence is an outage or a jump, and no evidence of a death.
+  -- An hour after the end of all that is left, nobody was there to send one.
+  if now <= max(holder_end, live_until, recover_until) + HOUR_US then now = min(now, seen + 2 * pace) end
+  -- The latest long silence. Nobody who was heard before it is taken for dead because of it (lib/session.lua). It has
+  -- no effect any more when half of its length has passed, and then a shorter one takes its place.
+  local latest_us = silent_until - silent_from
+  if now > seen and (now - seen > latest_us or 2 * (now - silent_until) > latest_us) then
+    silent_from, silent_until = seen, now
   end
-  now = max(now, seen)
-  skew = now - raw
-  if now >= recover_until then recover_pace = 0 end
+end
+now = max(now, seen)
+skew = now - raw
+if now >= recover_until then recover_pace = 0 end
 
-  -- From here on `holder` is the current holder, and `lapsed` one whose lease was found to be over.
-  if holder ~= '' and holder_end <= now then
-    lapsed, holder, holder_end = holder, '', 0
-  end
+-- From here on `holder` is the current holder, and `lapsed` one whose lease was found to be over.
+if holder ~= '' and holder_end <= now then
+  lapsed, holder, holder_end = holder, '', 0
 end
 -- plan: scripts read first and only plan their writes. The new holder and numbers are planned by setting the variables;
 -- all other plans are declared here.
 -- SETS: contender terms place ends queued joins moves sessions leaving fields messages
--- SETS: BATCH looked its_id session alive_until head head_terms head_ticket head_until again ended_how
+-- SETS: BATCH looked its_id session alive_until head head_ticket head_until again ended_how
 local contender, terms, ends -- the asking id, its entry, and when its lease would end
 local place = math.huge -- the contender's ticket; a try comes after all waiters
 -- Its ticket in the queue, if it has one; whether it queues unless it is granted the lock; whether its place is new.
@@ -99,7 +99,7 @@ local fields, messages = {}, {} -- entries to write, and messages to publish
 local BATCH = 100 -- the most waiters that one script examines, so that its work is bounded
 local looked = 0 -- how many were
 local its_id, session, alive_until -- the waiter that was examined last, and its client's session
-local head, head_terms, head_ticket, head_until = nil, nil, nil, nil -- the first live waiter among them
+local head, head_ticket, head_until -- the first live waiter among them
 local again = false -- whether the batch limit was reached, so that the caller asks again
 local ended_how = 'lost' -- how the lease ended that this script ends
 -- lost: a key of this lock is missing, so the rest of its data counts as lost too. A new epoch tells the clients, and
@@ -141,16 +141,16 @@ elseif their_token == 0 and force == '1' and now < recover_until then
 end
 if word == 'ended' and now < recover_until then
   -- From now on the recovery waits only for waiters that are returning, and no client prolongs it.
--- cut_short: from now on an open recovery waits only for waiters that are returning. With it ends a lease from before
--- the loss of data.
--- NEEDS: now
--- SETS: recover_until recover_pace holder holder_end
-if recover_from > 0 then recover_until = max(now, recover_from + 3 * recover_pace) end
-if recover_until <= now then recover_pace = 0 end
-if holder ~= '' and cut == 1 then
-  holder_end = min(holder_end, recover_until)
-  if holder_end <= now then holder, holder_end = '', 0 end
-end
+  -- cut_short: from now on an open recovery waits only for waiters that are returning. With it ends a lease from before
+  -- the loss of data.
+  -- NEEDS: now
+  -- SETS: recover_until recover_pace holder holder_end
+  if recover_from > 0 then recover_until = max(now, recover_from + 3 * recover_pace) end
+  if recover_until <= now then recover_pace = 0 end
+  if holder ~= '' and cut == 1 then
+    holder_end = min(holder_end, recover_until)
+    if holder_end <= now then holder, holder_end = '', 0 end
+  end
   recover_from = 0
 end
 -- promote: grants a free lock to the first live waiter and tells it by a message. A contender is alive, and learns of
@@ -158,82 +158,73 @@ end
 -- NEEDS: client contender terms place ends queued joins sessions leaving fields messages
 -- SETS: holder holder_end holder_token holder_ticket broken cut claim token stamp grants
 -- SETS: longest longest_next generation waiting
-do
-  if holder == '' and now >= recover_until then
--- heads: finds the first live waiter before `place`. Dead ones before it leave the queue.
--- NEEDS: place now sessions leaving
--- SETS: looked its_id head head_terms head_ticket head_until leaving waiting again
-do
+if holder == '' and now >= recover_until then
+  -- heads: finds the first live waiter before `place`. Dead ones before it leave the queue.
+  -- NEEDS: place now sessions leaving
+  -- SETS: looked its_id head head_ticket head_until leaving waiting again
   while not head and waiting > 0 and looked < BATCH do
     local found_id, its_ticket = unpack(call('ZRANGE', waiters, looked, looked, 'WITHSCORES'))
     its_id, its_ticket = found_id, tonumber(its_ticket)
     if not its_id or its_ticket >= place then break end
     looked = looked + 1
     if not leaving[its_id] then
--- session: the session of the client of a waiter, as it is planned, and until when that client counts as alive. After a
--- silence of more than two of its heartbeats, which may have been an outage, a client that was alive before has the
--- time for one more.
--- NEEDS: its_id sessions silent_from silent_until
--- SETS: session sessions alive_until
-do
-  local its_client = string.match(its_id, CLIENT_OF)
-  session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
-  sessions[its_client] = session
-  alive_until = session[1]
-  if alive_until > silent_from and silent_until - silent_from > 2 * session[3] then
-    alive_until = max(alive_until, silent_until + session[3])
-  end
-end
+      -- session: the session of the client of a waiter, as it is planned, and until when that client counts as alive. After a
+      -- silence of more than two of its heartbeats, which may have been an outage, a client that was alive before has the
+      -- time for one more.
+      -- NEEDS: its_id sessions silent_from silent_until
+      -- SETS: its_client session sessions alive_until
+      local its_client = string.match(its_id, CLIENT_OF)
+      session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
+      sessions[its_client] = session
+      alive_until = session[1]
+      if alive_until > silent_from and silent_until - silent_from > 2 * session[3] then
+        alive_until = max(alive_until, silent_until + session[3])
+      end
       if alive_until > now then
-        head, head_terms, head_ticket, head_until = its_id, cmsgpack.unpack(call('HGET', lock, its_id)), its_ticket,
-          alive_until
+        head, head_ticket, head_until = its_id, its_ticket, alive_until
       else
         leaving[#leaving + 1], leaving[its_id], waiting = its_id, true, waiting - 1
       end
     end
   end
   again = not head and looked == BATCH and waiting > 0
-end
-    local grantee, its_terms, its_ticket, its_end = head, head_terms, head_ticket, nil
-    if head then
-      -- A claim: it lasts until its waiter has had a heartbeat to confirm it in, and ends with the session. So
-      -- processes that died together cost one liveness window, not one each.
-      its_end = min(now + max(its_terms[LEASE], its_terms[LIVENESS]), head_until)
-    elseif contender and not again then
-      grantee, its_terms, its_ticket, its_end = contender, terms, place, ends
-    end
-    if grantee then
-      if head or queued then leaving[#leaving + 1], leaving[grantee], waiting = grantee, true, waiting - 1 end
-      stamp = max(raw, stamp + 1)
-      token, grants = stamp, grants + 1
-      -- If it does not hear of its grant in time, this ticket is its place in the queue again. A try has none: its
-      -- token stands in.
-      holder, holder_end, holder_token, holder_ticket = grantee, its_end, token, min(its_ticket, token)
-      broken, cut, claim = 0, 0, (head or its_end < now + its_terms[LEASE]) and 1 or 0
-      if head then messages[#messages + 1] = {its_terms, 'grant', head, token, its_ticket, its_end - now} end
-      if holder_ticket > generation then
-        -- All who came before the generation are gone, and with them the leases that they asked for.
-        longest, longest_next, generation = longest_next, 0, stamp
-      end
-      longest, longest_next = max(longest, its_terms[LEASE]), max(longest_next, its_terms[LEASE])
-    end
+  local grantee, its_terms, its_ticket, its_end = contender, terms, place, ends
+  if head then
+    grantee, its_terms, its_ticket = head, cmsgpack.unpack(call('HGET', lock, head)), head_ticket
+    -- A claim: it lasts until its waiter has had a heartbeat to confirm it in, and ends with the session. So
+    -- processes that died together cost one liveness window, not one each.
+    its_end = min(now + max(its_terms[LEASE], its_terms[LIVENESS]), head_until)
   end
-
-  if contender and (joins or holder == contender) then
-    -- Also of a waiter in the queue, whose terms may have changed.
-    fields[1], fields[2] = contender, cmsgpack.pack(terms)
-    longest, longest_next = max(longest, terms[LEASE]), max(longest_next, terms[LEASE])
-    if holder ~= contender and not queued then
-      waiting = waiting + 1
-      sessions[client][2] = sessions[client][2] + 1
+  if grantee and not again then
+    if head or queued then leaving[#leaving + 1], leaving[grantee], waiting = grantee, true, waiting - 1 end
+    stamp = max(raw, stamp + 1)
+    token, grants = stamp, grants + 1
+    -- If it does not hear of its grant in time, this ticket is its place in the queue again. A try has none: its
+    -- token stands in.
+    holder, holder_end, holder_token, holder_ticket = grantee, its_end, token, min(its_ticket, token)
+    broken, cut, claim = 0, 0, (head or its_end < now + its_terms[LEASE]) and 1 or 0
+    if head then messages[#messages + 1] = {its_terms, 'grant', head, token, its_ticket, its_end - now} end
+    if holder_ticket > generation then
+      -- All who came before the generation are gone, and with them the leases that they asked for.
+      longest, longest_next, generation = longest_next, 0, stamp
     end
+    longest, longest_next = max(longest, its_terms[LEASE]), max(longest_next, its_terms[LEASE])
+  end
+end
+
+if contender and (joins or holder == contender) then
+  -- Also of a waiter in the queue, whose terms may have changed.
+  fields[1], fields[2] = contender, cmsgpack.pack(terms)
+  longest, longest_next = max(longest, terms[LEASE]), max(longest_next, terms[LEASE])
+  if holder ~= contender and not queued then
+    waiting = waiting + 1
+    sessions[client][2] = sessions[client][2] + 1
   end
 end
 -- commit: makes the planned writes in the one order that is safe in a slot that is migrating, where a script that
 -- empties a key and touches it again fails halfway: the hash, which never becomes empty, additions, TTLs, one removal,
 -- messages.
--- A `lenient` script goes on when memory is short.
--- NEEDS: lenient lost found found_holder found_waiting recorded ended_how contender queued joins moves place
+-- NEEDS: lost found found_holder found_waiting recorded ended_how contender queued joins moves place
 -- NEEDS: sessions leaving fields messages
 -- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut claim recorded longest longest_next
 -- SETS: keep_us its_id
@@ -258,20 +249,18 @@ do
   for i = 1, #leaving do
     its_id = leaving[i]
     if its_id ~= holder then gone[#gone + 1] = its_id end
--- session: the session of the client of a waiter, as it is planned, and until when that client counts as alive. After a
--- silence of more than two of its heartbeats, which may have been an outage, a client that was alive before has the
--- time for one more.
--- NEEDS: its_id sessions silent_from silent_until
--- SETS: session sessions alive_until
-do
-  local its_client = string.match(its_id, CLIENT_OF)
-  session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
-  sessions[its_client] = session
-  alive_until = session[1]
-  if alive_until > silent_from and silent_until - silent_from > 2 * session[3] then
-    alive_until = max(alive_until, silent_until + session[3])
-  end
-end
+    -- session: the session of the client of a waiter, as it is planned, and until when that client counts as alive. After a
+    -- silence of more than two of its heartbeats, which may have been an outage, a client that was alive before has the
+    -- time for one more.
+    -- NEEDS: its_id sessions silent_from silent_until
+    -- SETS: its_client session sessions alive_until
+    local its_client = string.match(its_id, CLIENT_OF)
+    session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
+    sessions[its_client] = session
+    alive_until = session[1]
+    if alive_until > silent_from and silent_until - silent_from > 2 * session[3] then
+      alive_until = max(alive_until, silent_until + session[3])
+    end
     session[2] = session[2] - 1
   end
   for its_client, planned in pairs(sessions) do
@@ -293,29 +282,31 @@ end
   -- The history may outlive the state.
   local past = (recorded == 1 or not found) and string.sub(lock, 1, -5) .. HISTORY
   if not found then recorded = redis.pcall('EXISTS', past) == 1 and 1 or 0 end
--- ended: what the history tells of a lease that has ended in this script.
--- NEEDS: recorded holder holder_token found_holder found_token found_ticket found_end lapsed ended_how raw now
--- SETS: ended
-local ended
-if recorded == 1 and found_holder ~= '' and (holder ~= found_holder or holder_token ~= found_token) then
-  local entry = cmsgpack.unpack(call('HGET', lock, found_holder))
-  local over_us = lapsed ~= '' and now - found_end or 0 -- since when it was over
-  ended = cmsgpack.pack({found_holder, found_token, entry[LABEL], entry[OWNER], found_token - found_ticket,
-    max(raw - over_us - found_token, 0), lapsed ~= '' and 'expired' or ended_how})
-end
+  -- ended: what the history tells of a lease that has ended in this script.
+  -- NEEDS: recorded holder holder_token found_holder found_token found_ticket found_end lapsed ended_how raw now
+  -- SETS: ended
+  local ended
+  if recorded == 1 and found_holder ~= '' and (holder ~= found_holder or holder_token ~= found_token) then
+    local entry = cmsgpack.unpack(call('HGET', lock, found_holder))
+    local over_us = lapsed ~= '' and now - found_end or 0 -- since when it was over
+    ended = cmsgpack.pack({found_holder, found_token, entry[LABEL], entry[OWNER], found_token - found_ticket,
+      max(raw - over_us - found_token, 0), lapsed ~= '' and 'expired' or ended_how})
+  end
 
   if lost then call('DEL', lock, waiters) end
   if stands or epoch > 0 then
+    -- write: writes the numbers, the holder and the planned entries. A `lenient` script goes on when memory is short: once
+    -- a script has written anything, the server accepts its other writes.
+    -- NEEDS: lenient fields raw now
+    -- SETS: numbers written
     local numbers = struct.pack(NUMBERS, VERSION, broken, cut, claim, recorded, stamp, token, epoch, now, skew, pace,
       pace_until, silent_from, silent_until, recover_from, recover_until, recover_pace, grants, longest, longest_next,
       generation, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket) .. holder
     local written = redis.pcall('HSET', lock, '', numbers, unpack(fields))
     if type(written) == 'table' then
-      -- If memory is short: once a script has written anything, the server accepts its other writes.
       if not lenient or not string.find(written.err, 'OOM', 1, true) then return written end
-      call('PEXPIRE', lock, DAY_US / 1000)
+      call('PEXPIRE', lock, string.format('%.0f', math.ceil((ttl_until - raw) / 1000)))
       call('HSET', lock, '', numbers, unpack(fields))
-      new_ttl = true
     end
   end
   -- In Redis 6, without the right to it: what is left behind does less harm than a hand-off that is made by half.

@@ -62,26 +62,26 @@ local raw = time[1] * 1000000 + time[2]
 local now = raw + skew
 local found_holder, found_end, found_token, found_ticket = holder, holder_end, holder_token, holder_ticket
 local lapsed = ''
-do
-  if live_until <= seen then
-    pace = 0
-  elseif pace > 0 then
-    -- A waiting client would have sent a request: a longer silence is an outage or a jump, and no evidence of a death.
-    -- An hour after the end of all that is left, nobody was there to send one.
-    if now <= max(holder_end, live_until, recover_until) + HOUR_US then now = min(now, seen + 2 * pace) end
-    -- The latest long silence. Nobody who was heard before it is taken for dead because of it (lib/session.lua).
-    if now > seen and (now - seen > silent_until - silent_from or now > silent_until + pace) then
-      silent_from, silent_until = seen, now
-    end
+if live_until <= seen then
+  pace = 0
+elseif pace > 0 then
+  -- A waiting client would have sent a request: a longer silence is an outage or a jump, and no evidence of a death.
+  -- An hour after the end of all that is left, nobody was there to send one.
+  if now <= max(holder_end, live_until, recover_until) + HOUR_US then now = min(now, seen + 2 * pace) end
+  -- The latest long silence. Nobody who was heard before it is taken for dead because of it (lib/session.lua). It has
+  -- no effect any more when half of its length has passed, and then a shorter one takes its place.
+  local latest_us = silent_until - silent_from
+  if now > seen and (now - seen > latest_us or 2 * (now - silent_until) > latest_us) then
+    silent_from, silent_until = seen, now
   end
-  now = max(now, seen)
-  skew = now - raw
-  if now >= recover_until then recover_pace = 0 end
+end
+now = max(now, seen)
+skew = now - raw
+if now >= recover_until then recover_pace = 0 end
 
-  -- From here on `holder` is the current holder, and `lapsed` one whose lease was found to be over.
-  if holder ~= '' and holder_end <= now then
-    lapsed, holder, holder_end = holder, '', 0
-  end
+-- From here on `holder` is the current holder, and `lapsed` one whose lease was found to be over.
+if holder ~= '' and holder_end <= now then
+  lapsed, holder, holder_end = holder, '', 0
 end
 
 local past = string.sub(lock, 1, -5) .. HISTORY
@@ -107,8 +107,7 @@ if recorded == 1 and count ~= '0' then
   local entries = call('XREVRANGE', past, '+', '-', 'COUNT', count)
   for i = 1, #entries do rows[i] = cmsgpack.unpack(entries[i][2][2]) end
 end
-local client, word, told, again = '', 'history', {'recorded', recorded, 'past', rows}, false
-local own_pace = 0
+local client, word, told, again, own_pace = '', 'history', {'recorded', recorded, 'past', rows}, false, 0
 -- answer: ends the script with its reply: a word, then names and values. The reply is one string with a MessagePack
 -- array, because for Redis an array of its own costs as much as the rest of a script.
 -- NEEDS: client word told again own_pace keep_us

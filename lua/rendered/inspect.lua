@@ -62,29 +62,29 @@ local raw = time[1] * 1000000 + time[2]
 local now = raw + skew
 local found_holder, found_end, found_token, found_ticket = holder, holder_end, holder_token, holder_ticket
 local lapsed = ''
-do
-  if live_until <= seen then
-    pace = 0
-  elseif pace > 0 then
-    -- A waiting client would have sent a request: a longer silence is an outage or a jump, and no evidence of a death.
-    -- An hour after the end of all that is left, nobody was there to send one.
-    if now <= max(holder_end, live_until, recover_until) + HOUR_US then now = min(now, seen + 2 * pace) end
-    -- The latest long silence. Nobody who was heard before it is taken for dead because of it (lib/session.lua).
-    if now > seen and (now - seen > silent_until - silent_from or now > silent_until + pace) then
-      silent_from, silent_until = seen, now
-    end
-  end
-  now = max(now, seen)
-  skew = now - raw
-  if now >= recover_until then recover_pace = 0 end
-
-  -- From here on `holder` is the current holder, and `lapsed` one whose lease was found to be over.
-  if holder ~= '' and holder_end <= now then
-    lapsed, holder, holder_end = holder, '', 0
+if live_until <= seen then
+  pace = 0
+elseif pace > 0 then
+  -- A waiting client would have sent a request: a longer silence is an outage or a jump, and no evidence of a death.
+  -- An hour after the end of all that is left, nobody was there to send one.
+  if now <= max(holder_end, live_until, recover_until) + HOUR_US then now = min(now, seen + 2 * pace) end
+  -- The latest long silence. Nobody who was heard before it is taken for dead because of it (lib/session.lua). It has
+  -- no effect any more when half of its length has passed, and then a shorter one takes its place.
+  local latest_us = silent_until - silent_from
+  if now > seen and (now - seen > latest_us or 2 * (now - silent_until) > latest_us) then
+    silent_from, silent_until = seen, now
   end
 end
+now = max(now, seen)
+skew = now - raw
+if now >= recover_until then recover_pace = 0 end
 
-local client, word, told, own_pace = '', 'state', {}, 0
+-- From here on `holder` is the current holder, and `lapsed` one whose lease was found to be over.
+if holder ~= '' and holder_end <= now then
+  lapsed, holder, holder_end = holder, '', 0
+end
+
+local client, word, told, again, own_pace = '', 'state', {}, false, 0
 -- tell_holder: the holder of the lock, for people.
 -- NEEDS: holder holder_token claim raw told
 -- SETS: told
@@ -100,25 +100,22 @@ if waiting > 0 and not lost then
   for i = 1, #found_waiters, 2 do
     its_id = found_waiters[i]
     local ticket, terms = tonumber(found_waiters[i + 1]), cmsgpack.unpack(call('HGET', lock, its_id))
--- session: the session of the client of a waiter, as it is planned, and until when that client counts as alive. After a
--- silence of more than two of its heartbeats, which may have been an outage, a client that was alive before has the
--- time for one more.
--- NEEDS: its_id sessions silent_from silent_until
--- SETS: session sessions alive_until
-do
-  local its_client = string.match(its_id, CLIENT_OF)
-  session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
-  sessions[its_client] = session
-  alive_until = session[1]
-  if alive_until > silent_from and silent_until - silent_from > 2 * session[3] then
-    alive_until = max(alive_until, silent_until + session[3])
-  end
-end
+    -- session: the session of the client of a waiter, as it is planned, and until when that client counts as alive. After a
+    -- silence of more than two of its heartbeats, which may have been an outage, a client that was alive before has the
+    -- time for one more.
+    -- NEEDS: its_id sessions silent_from silent_until
+    -- SETS: its_client session sessions alive_until
+    local its_client = string.match(its_id, CLIENT_OF)
+    session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
+    sessions[its_client] = session
+    alive_until = session[1]
+    if alive_until > silent_from and silent_until - silent_from > 2 * session[3] then
+      alive_until = max(alive_until, silent_until + session[3])
+    end
     page[#page + 1] = {its_id, ticket, terms[LABEL], terms[OWNER], max(raw - ticket, 0), alive_until > now and 1 or 0}
   end
 end
 told = {'page', page, 'grants', grants, 'token', token, unpack(told)} -- the last token granted, or passed over
-local again = false
 -- answer: ends the script with its reply: a word, then names and values. The reply is one string with a MessagePack
 -- array, because for Redis an array of its own costs as much as the rest of a script.
 -- NEEDS: client word told again own_pace keep_us

@@ -31,14 +31,12 @@ local joining, lenient = false, true
 -- NEEDS: memory seat
 -- SETS: memory_version known_epoch known_stamp known_token known_longest known_pace
 -- SETS: seat_version seat_epoch seat_ticket seat_token
-local memory_version, known_epoch, known_stamp, known_token, known_longest, known_pace = VERSION, 0, 0, 0, 0, 0
-local seat_version, seat_epoch, seat_ticket, seat_token = VERSION, 0, 0, 0
-if #memory == 41 then
-  memory_version, known_epoch, known_stamp, known_token, known_longest, known_pace = struct.unpack(MEMORY, memory)
-end
-if #seat == 25 then seat_version, seat_epoch, seat_ticket, seat_token = struct.unpack(SEAT, seat) end
-if memory ~= '' and #memory ~= 41 or seat ~= '' and #seat ~= 25
-  or memory_version ~= VERSION or seat_version ~= VERSION then return redis.error_reply(BAD_TEXT) end
+if memory ~= '' and (#memory ~= 41 or string.byte(memory) ~= VERSION)
+  or seat ~= '' and (#seat ~= 25 or string.byte(seat) ~= VERSION) then return redis.error_reply(BAD_TEXT) end
+local memory_version, known_epoch, known_stamp, known_token, known_longest, known_pace =
+  struct.unpack(MEMORY, memory ~= '' and memory or string.rep('\0', 41))
+local seat_version, seat_epoch, seat_ticket, seat_token =
+  struct.unpack(SEAT, seat ~= '' and seat or string.rep('\0', 25))
 -- begin: the parts with which every verb that writes begins.
 -- state: reads the numbers and the holder of the lock, and whether a key of it was lost.
 -- NEEDS: lock waiters joining
@@ -76,31 +74,31 @@ local raw = time[1] * 1000000 + time[2]
 local now = raw + skew
 local found_holder, found_end, found_token, found_ticket = holder, holder_end, holder_token, holder_ticket
 local lapsed = ''
-do
-  if live_until <= seen then
-    pace = 0
-  elseif pace > 0 then
-    -- A waiting client would have sent a request: a longer silence is an outage or a jump, and no evidence of a death.
-    -- An hour after the end of all that is left, nobody was there to send one.
-    if now <= max(holder_end, live_until, recover_until) + HOUR_US then now = min(now, seen + 2 * pace) end
-    -- The latest long silence. Nobody who was heard before it is taken for dead because of it (lib/session.lua).
-    if now > seen and (now - seen > silent_until - silent_from or now > silent_until + pace) then
-      silent_from, silent_until = seen, now
-    end
+if live_until <= seen then
+  pace = 0
+elseif pace > 0 then
+  -- A waiting client would have sent a request: a longer silence is an outage or a jump, and no evidence of a death.
+  -- An hour after the end of all that is left, nobody was there to send one.
+  if now <= max(holder_end, live_until, recover_until) + HOUR_US then now = min(now, seen + 2 * pace) end
+  -- The latest long silence. Nobody who was heard before it is taken for dead because of it (lib/session.lua). It has
+  -- no effect any more when half of its length has passed, and then a shorter one takes its place.
+  local latest_us = silent_until - silent_from
+  if now > seen and (now - seen > latest_us or 2 * (now - silent_until) > latest_us) then
+    silent_from, silent_until = seen, now
   end
-  now = max(now, seen)
-  skew = now - raw
-  if now >= recover_until then recover_pace = 0 end
+end
+now = max(now, seen)
+skew = now - raw
+if now >= recover_until then recover_pace = 0 end
 
-  -- From here on `holder` is the current holder, and `lapsed` one whose lease was found to be over.
-  if holder ~= '' and holder_end <= now then
-    lapsed, holder, holder_end = holder, '', 0
-  end
+-- From here on `holder` is the current holder, and `lapsed` one whose lease was found to be over.
+if holder ~= '' and holder_end <= now then
+  lapsed, holder, holder_end = holder, '', 0
 end
 -- plan: scripts read first and only plan their writes. The new holder and numbers are planned by setting the variables;
 -- all other plans are declared here.
 -- SETS: contender terms place ends queued joins moves sessions leaving fields messages
--- SETS: BATCH looked its_id session alive_until head head_terms head_ticket head_until again ended_how
+-- SETS: BATCH looked its_id session alive_until head head_ticket head_until again ended_how
 local contender, terms, ends -- the asking id, its entry, and when its lease would end
 local place = math.huge -- the contender's ticket; a try comes after all waiters
 -- Its ticket in the queue, if it has one; whether it queues unless it is granted the lock; whether its place is new.
@@ -111,7 +109,7 @@ local fields, messages = {}, {} -- entries to write, and messages to publish
 local BATCH = 100 -- the most waiters that one script examines, so that its work is bounded
 local looked = 0 -- how many were
 local its_id, session, alive_until -- the waiter that was examined last, and its client's session
-local head, head_terms, head_ticket, head_until = nil, nil, nil, nil -- the first live waiter among them
+local head, head_ticket, head_until -- the first live waiter among them
 local again = false -- whether the batch limit was reached, so that the caller asks again
 local ended_how = 'lost' -- how the lease ended that this script ends
 -- lost: a key of this lock is missing, so the rest of its data counts as lost too. A new epoch tells the clients, and
@@ -136,45 +134,42 @@ local own_pace, left_us, last_token = known_pace, known_longest, known_token
 -- restore: what a client knows shows whether the server lost data. The table is in lua/README.md.
 -- NEEDS: memory known_epoch known_stamp known_token known_pace seat_epoch seat_ticket seat_token
 -- NEEDS: own_pace left_us last_token raw now
--- SETS: believed left_us stamp token epoch recover_from recover_until recover_pace longest holder_end cut
+-- SETS: highest believed left_us stamp token epoch recover_from recover_until recover_pace longest holder_end cut
 -- `left_us`: how long the lease may last that the client knows of; `last_token`: that lease is over if the lock was
 -- granted again since this token; `own_pace`: the client's own heartbeat interval.
-local believed
-do
-  local highest = max(known_epoch, known_stamp, known_token, seat_epoch, seat_ticket, seat_token)
-  -- A stamp that this server gave is never implausible, whatever its clock shows now. Beyond the last stamp only TIME
-  -- decides: otherwise one implausible stamp that was believed would make room for the next.
-  believed = highest <= stamp or highest <= raw + DAY_US
-  if believed then
-    -- Every number in a memory or seat was stored before. So a higher one under the same epoch proves a loss.
-    local knows = memory ~= '' -- a stranger knows of no loss
-    local rollback = knows and (max(known_epoch, seat_epoch) > epoch
-      or known_epoch == epoch and (known_stamp > stamp or known_token > token)
-      or seat_epoch == epoch and (seat_ticket > stamp or seat_token > token))
-    local older = knows and (known_epoch < epoch or seat_epoch > 0 and seat_epoch < epoch)
-    local anew, returns = older and not rollback and recover_until == 0, older and now < recover_until
-    stamp = max(stamp, highest)
-    if last_token < token then left_us = 0 end
-    if rollback or anew then
-      stamp = max(raw, stamp + 1)
-      epoch = stamp
-      recover_from, recover_pace = now, max(recover_pace, pace)
+local highest = max(known_epoch, known_stamp, known_token, seat_epoch, seat_ticket, seat_token)
+-- A stamp that this server gave is never implausible, whatever its clock shows now. Beyond the last stamp only TIME
+-- decides: otherwise one implausible stamp that was believed would make room for the next.
+local believed = highest <= stamp or highest <= raw + DAY_US
+if believed then
+  -- Every number in a memory or seat was stored before. So a higher one under the same epoch proves a loss.
+  local knows = memory ~= '' -- a stranger knows of no loss
+  local rollback = knows and (max(known_epoch, seat_epoch) > epoch
+    or known_epoch == epoch and (known_stamp > stamp or known_token > token)
+    or seat_epoch == epoch and (seat_ticket > stamp or seat_token > token))
+  local older = knows and (known_epoch < epoch or seat_epoch > 0 and seat_epoch < epoch)
+  local anew, returns = older and not rollback and recover_until == 0, older and now < recover_until
+  stamp = max(stamp, highest)
+  if last_token < token then left_us = 0 end
+  if rollback or anew then
+    stamp = max(raw, stamp + 1)
+    epoch = stamp
+    recover_from, recover_pace = now, max(recover_pace, pace)
+  end
+  if rollback or anew or returns then
+    -- Every waiter needs the time to notice the loss: the slowest sends one heartbeat per pace. A client that returns
+    -- later may know of a slower waiter, or of a longer lease, than the one that opened the recovery.
+    recover_pace, longest = max(recover_pace, known_pace, own_pace), max(longest, left_us)
+    recover_until = max(recover_until, recover_from + max(3 * recover_pace, left_us))
+  end
+  if now < recover_until then
+    -- A lease from before the loss may be long over, and so is one that is older than a grant of which a client
+    -- knows. (To break a lease takes one token.) If its holder still believes in it, it re-asserts it. A lease that
+    -- was granted after the loss stays.
+    if holder ~= '' and (rollback or known_token > holder_token + broken) then
+      holder_end, cut = min(holder_end, recover_until), 1
     end
-    if rollback or anew or returns then
-      -- Every waiter needs the time to notice the loss: the slowest sends one heartbeat per pace. A client that returns
-      -- later may know of a slower waiter, or of a longer lease, than the one that opened the recovery.
-      recover_pace, longest = max(recover_pace, known_pace, own_pace), max(longest, left_us)
-      recover_until = max(recover_until, recover_from + max(3 * recover_pace, left_us))
-    end
-    if now < recover_until then
-      -- A lease from before the loss may be long over, and so is one that is older than a grant of which a client
-      -- knows. (To break a lease takes one token.) If its holder still believes in it, it re-asserts it. A lease that
-      -- was granted after the loss stays.
-      if holder ~= '' and (rollback or known_token > holder_token + broken) then
-        holder_end, cut = min(holder_end, recover_until), 1
-      end
-      token = max(token, known_token)
-    end
+    token = max(token, known_token)
   end
 end
 
@@ -183,105 +178,96 @@ for i = 2, #ARGV do
   local id = ARGV[i]
   client = string.match(id, CLIENT_OF)
   if not client then return redis.error_reply(BAD_ID) end
--- give_up: an id gives up its lease or its place in the queue.
--- NEEDS: id broken now lapsed leaving
--- SETS: gave_up holder holder_end token stamp waiting ended_how
-local gave_up
-if holder == id then
-  gave_up = 'released'
-  -- In a recovery a lease can be re-asserted if no newer token is known. A released lease must not be.
-  if now < recover_until then token = max(token, holder_token + 1) end
-  stamp = max(stamp, token)
-  holder, holder_end = '', 0
-  ended_how = broken == 1 and 'broken' or 'released'
-elseif lapsed == id then
-  gave_up = 'expired'
-elseif waiting > 0 and not leaving[id] and call('ZSCORE', waiters, id) then
-  gave_up = 'left'
-  leaving[#leaving + 1], leaving[id], waiting = id, true, waiting - 1
-end
+  -- give_up: an id gives up its lease or its place in the queue.
+  -- NEEDS: id broken now lapsed leaving
+  -- SETS: gave_up holder holder_end token stamp waiting ended_how
+  local gave_up
+  if holder == id then
+    gave_up = 'released'
+    -- In a recovery a lease can be re-asserted if no newer token is known. A released lease must not be.
+    if now < recover_until then token = max(token, holder_token + 1) end
+    stamp = max(stamp, token)
+    holder, holder_end = '', 0
+    ended_how = broken == 1 and 'broken' or 'released'
+  elseif lapsed == id then
+    gave_up = 'expired'
+  elseif waiting > 0 and not leaving[id] and call('ZSCORE', waiters, id) then
+    gave_up = 'left'
+    leaving[#leaving + 1], leaving[id], waiting = id, true, waiting - 1
+  end
 end
 -- promote: grants a free lock to the first live waiter and tells it by a message. A contender is alive, and learns of
 -- its grant from the reply.
 -- NEEDS: client contender terms place ends queued joins sessions leaving fields messages
 -- SETS: holder holder_end holder_token holder_ticket broken cut claim token stamp grants
 -- SETS: longest longest_next generation waiting
-do
-  if holder == '' and now >= recover_until then
--- heads: finds the first live waiter before `place`. Dead ones before it leave the queue.
--- NEEDS: place now sessions leaving
--- SETS: looked its_id head head_terms head_ticket head_until leaving waiting again
-do
+if holder == '' and now >= recover_until then
+  -- heads: finds the first live waiter before `place`. Dead ones before it leave the queue.
+  -- NEEDS: place now sessions leaving
+  -- SETS: looked its_id head head_ticket head_until leaving waiting again
   while not head and waiting > 0 and looked < BATCH do
     local found_id, its_ticket = unpack(call('ZRANGE', waiters, looked, looked, 'WITHSCORES'))
     its_id, its_ticket = found_id, tonumber(its_ticket)
     if not its_id or its_ticket >= place then break end
     looked = looked + 1
     if not leaving[its_id] then
--- session: the session of the client of a waiter, as it is planned, and until when that client counts as alive. After a
--- silence of more than two of its heartbeats, which may have been an outage, a client that was alive before has the
--- time for one more.
--- NEEDS: its_id sessions silent_from silent_until
--- SETS: session sessions alive_until
-do
-  local its_client = string.match(its_id, CLIENT_OF)
-  session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
-  sessions[its_client] = session
-  alive_until = session[1]
-  if alive_until > silent_from and silent_until - silent_from > 2 * session[3] then
-    alive_until = max(alive_until, silent_until + session[3])
-  end
-end
+      -- session: the session of the client of a waiter, as it is planned, and until when that client counts as alive. After a
+      -- silence of more than two of its heartbeats, which may have been an outage, a client that was alive before has the
+      -- time for one more.
+      -- NEEDS: its_id sessions silent_from silent_until
+      -- SETS: its_client session sessions alive_until
+      local its_client = string.match(its_id, CLIENT_OF)
+      session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
+      sessions[its_client] = session
+      alive_until = session[1]
+      if alive_until > silent_from and silent_until - silent_from > 2 * session[3] then
+        alive_until = max(alive_until, silent_until + session[3])
+      end
       if alive_until > now then
-        head, head_terms, head_ticket, head_until = its_id, cmsgpack.unpack(call('HGET', lock, its_id)), its_ticket,
-          alive_until
+        head, head_ticket, head_until = its_id, its_ticket, alive_until
       else
         leaving[#leaving + 1], leaving[its_id], waiting = its_id, true, waiting - 1
       end
     end
   end
   again = not head and looked == BATCH and waiting > 0
-end
-    local grantee, its_terms, its_ticket, its_end = head, head_terms, head_ticket, nil
-    if head then
-      -- A claim: it lasts until its waiter has had a heartbeat to confirm it in, and ends with the session. So
-      -- processes that died together cost one liveness window, not one each.
-      its_end = min(now + max(its_terms[LEASE], its_terms[LIVENESS]), head_until)
-    elseif contender and not again then
-      grantee, its_terms, its_ticket, its_end = contender, terms, place, ends
-    end
-    if grantee then
-      if head or queued then leaving[#leaving + 1], leaving[grantee], waiting = grantee, true, waiting - 1 end
-      stamp = max(raw, stamp + 1)
-      token, grants = stamp, grants + 1
-      -- If it does not hear of its grant in time, this ticket is its place in the queue again. A try has none: its
-      -- token stands in.
-      holder, holder_end, holder_token, holder_ticket = grantee, its_end, token, min(its_ticket, token)
-      broken, cut, claim = 0, 0, (head or its_end < now + its_terms[LEASE]) and 1 or 0
-      if head then messages[#messages + 1] = {its_terms, 'grant', head, token, its_ticket, its_end - now} end
-      if holder_ticket > generation then
-        -- All who came before the generation are gone, and with them the leases that they asked for.
-        longest, longest_next, generation = longest_next, 0, stamp
-      end
-      longest, longest_next = max(longest, its_terms[LEASE]), max(longest_next, its_terms[LEASE])
-    end
+  local grantee, its_terms, its_ticket, its_end = contender, terms, place, ends
+  if head then
+    grantee, its_terms, its_ticket = head, cmsgpack.unpack(call('HGET', lock, head)), head_ticket
+    -- A claim: it lasts until its waiter has had a heartbeat to confirm it in, and ends with the session. So
+    -- processes that died together cost one liveness window, not one each.
+    its_end = min(now + max(its_terms[LEASE], its_terms[LIVENESS]), head_until)
   end
-
-  if contender and (joins or holder == contender) then
-    -- Also of a waiter in the queue, whose terms may have changed.
-    fields[1], fields[2] = contender, cmsgpack.pack(terms)
-    longest, longest_next = max(longest, terms[LEASE]), max(longest_next, terms[LEASE])
-    if holder ~= contender and not queued then
-      waiting = waiting + 1
-      sessions[client][2] = sessions[client][2] + 1
+  if grantee and not again then
+    if head or queued then leaving[#leaving + 1], leaving[grantee], waiting = grantee, true, waiting - 1 end
+    stamp = max(raw, stamp + 1)
+    token, grants = stamp, grants + 1
+    -- If it does not hear of its grant in time, this ticket is its place in the queue again. A try has none: its
+    -- token stands in.
+    holder, holder_end, holder_token, holder_ticket = grantee, its_end, token, min(its_ticket, token)
+    broken, cut, claim = 0, 0, (head or its_end < now + its_terms[LEASE]) and 1 or 0
+    if head then messages[#messages + 1] = {its_terms, 'grant', head, token, its_ticket, its_end - now} end
+    if holder_ticket > generation then
+      -- All who came before the generation are gone, and with them the leases that they asked for.
+      longest, longest_next, generation = longest_next, 0, stamp
     end
+    longest, longest_next = max(longest, its_terms[LEASE]), max(longest_next, its_terms[LEASE])
+  end
+end
+
+if contender and (joins or holder == contender) then
+  -- Also of a waiter in the queue, whose terms may have changed.
+  fields[1], fields[2] = contender, cmsgpack.pack(terms)
+  longest, longest_next = max(longest, terms[LEASE]), max(longest_next, terms[LEASE])
+  if holder ~= contender and not queued then
+    waiting = waiting + 1
+    sessions[client][2] = sessions[client][2] + 1
   end
 end
 -- commit: makes the planned writes in the one order that is safe in a slot that is migrating, where a script that
 -- empties a key and touches it again fails halfway: the hash, which never becomes empty, additions, TTLs, one removal,
 -- messages.
--- A `lenient` script goes on when memory is short.
--- NEEDS: lenient lost found found_holder found_waiting recorded ended_how contender queued joins moves place
+-- NEEDS: lost found found_holder found_waiting recorded ended_how contender queued joins moves place
 -- NEEDS: sessions leaving fields messages
 -- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut claim recorded longest longest_next
 -- SETS: keep_us its_id
@@ -306,20 +292,18 @@ do
   for i = 1, #leaving do
     its_id = leaving[i]
     if its_id ~= holder then gone[#gone + 1] = its_id end
--- session: the session of the client of a waiter, as it is planned, and until when that client counts as alive. After a
--- silence of more than two of its heartbeats, which may have been an outage, a client that was alive before has the
--- time for one more.
--- NEEDS: its_id sessions silent_from silent_until
--- SETS: session sessions alive_until
-do
-  local its_client = string.match(its_id, CLIENT_OF)
-  session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
-  sessions[its_client] = session
-  alive_until = session[1]
-  if alive_until > silent_from and silent_until - silent_from > 2 * session[3] then
-    alive_until = max(alive_until, silent_until + session[3])
-  end
-end
+    -- session: the session of the client of a waiter, as it is planned, and until when that client counts as alive. After a
+    -- silence of more than two of its heartbeats, which may have been an outage, a client that was alive before has the
+    -- time for one more.
+    -- NEEDS: its_id sessions silent_from silent_until
+    -- SETS: its_client session sessions alive_until
+    local its_client = string.match(its_id, CLIENT_OF)
+    session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
+    sessions[its_client] = session
+    alive_until = session[1]
+    if alive_until > silent_from and silent_until - silent_from > 2 * session[3] then
+      alive_until = max(alive_until, silent_until + session[3])
+    end
     session[2] = session[2] - 1
   end
   for its_client, planned in pairs(sessions) do
@@ -341,29 +325,31 @@ end
   -- The history may outlive the state.
   local past = (recorded == 1 or not found) and string.sub(lock, 1, -5) .. HISTORY
   if not found then recorded = redis.pcall('EXISTS', past) == 1 and 1 or 0 end
--- ended: what the history tells of a lease that has ended in this script.
--- NEEDS: recorded holder holder_token found_holder found_token found_ticket found_end lapsed ended_how raw now
--- SETS: ended
-local ended
-if recorded == 1 and found_holder ~= '' and (holder ~= found_holder or holder_token ~= found_token) then
-  local entry = cmsgpack.unpack(call('HGET', lock, found_holder))
-  local over_us = lapsed ~= '' and now - found_end or 0 -- since when it was over
-  ended = cmsgpack.pack({found_holder, found_token, entry[LABEL], entry[OWNER], found_token - found_ticket,
-    max(raw - over_us - found_token, 0), lapsed ~= '' and 'expired' or ended_how})
-end
+  -- ended: what the history tells of a lease that has ended in this script.
+  -- NEEDS: recorded holder holder_token found_holder found_token found_ticket found_end lapsed ended_how raw now
+  -- SETS: ended
+  local ended
+  if recorded == 1 and found_holder ~= '' and (holder ~= found_holder or holder_token ~= found_token) then
+    local entry = cmsgpack.unpack(call('HGET', lock, found_holder))
+    local over_us = lapsed ~= '' and now - found_end or 0 -- since when it was over
+    ended = cmsgpack.pack({found_holder, found_token, entry[LABEL], entry[OWNER], found_token - found_ticket,
+      max(raw - over_us - found_token, 0), lapsed ~= '' and 'expired' or ended_how})
+  end
 
   if lost then call('DEL', lock, waiters) end
   if stands or epoch > 0 then
+    -- write: writes the numbers, the holder and the planned entries. A `lenient` script goes on when memory is short: once
+    -- a script has written anything, the server accepts its other writes.
+    -- NEEDS: lenient fields raw now
+    -- SETS: numbers written
     local numbers = struct.pack(NUMBERS, VERSION, broken, cut, claim, recorded, stamp, token, epoch, now, skew, pace,
       pace_until, silent_from, silent_until, recover_from, recover_until, recover_pace, grants, longest, longest_next,
       generation, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket) .. holder
     local written = redis.pcall('HSET', lock, '', numbers, unpack(fields))
     if type(written) == 'table' then
-      -- If memory is short: once a script has written anything, the server accepts its other writes.
       if not lenient or not string.find(written.err, 'OOM', 1, true) then return written end
-      call('PEXPIRE', lock, DAY_US / 1000)
+      call('PEXPIRE', lock, string.format('%.0f', math.ceil((ttl_until - raw) / 1000)))
       call('HSET', lock, '', numbers, unpack(fields))
-      new_ttl = true
     end
   end
   -- In Redis 6, without the right to it: what is left behind does less harm than a hand-off that is made by half.

@@ -66,13 +66,14 @@ fn a_part_comes_after_the_variables_that_it_needs() {
         let marked = assemble(script, &|name, text| format!("-- PART {name}\n{text}")).replace(",\n  ", ", ");
         let (mut outside, mut anywhere, mut part) = (BTreeSet::new(), BTreeSet::new(), String::new());
         for line in marked.lines() {
-            if let Some(name) = line.strip_prefix("-- PART ") {
+            let code = line.trim_start();
+            if let Some(name) = code.strip_prefix("-- PART ") {
                 name.clone_into(&mut part);
             }
-            for needed in named(line, "-- NEEDS: ") {
+            for needed in named(code, "-- NEEDS: ") {
                 assert!(anywhere.contains(&needed), "{part} needs {needed:?}, which {script} has not declared");
             }
-            let (names, _) = assigned(line.trim_start());
+            let (names, _) = assigned(code);
             if line.starts_with("local ") {
                 let again = names.iter().find(|name| !outside.insert((*name).clone()));
                 assert_eq!(again, None, "{script} declares a name twice");

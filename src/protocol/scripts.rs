@@ -14,11 +14,11 @@ macro_rules! files {
 }
 
 /// The scripts in the order of [`Verb`](super::request::Verb), then the parts that they include.
-pub(super) const FILES: [(&str, &str); 29] = files![
+pub(super) const FILES: [(&str, &str); 30] = files![
     "acquire" "heartbeat" "renew" "release" "leave" "inspect" "break" "history"
     "lib/keys" "lib/asker" "lib/known" "lib/begin" "lib/state" "lib/time" "lib/clock" "lib/session" "lib/plan"
     "lib/lost" "lib/simple" "lib/tell_holder" "lib/restore" "lib/cut_short" "lib/refresh" "lib/give_up" "lib/heads"
-    "lib/promote" "lib/ended" "lib/commit" "lib/answer"
+    "lib/promote" "lib/ended" "lib/write" "lib/commit" "lib/answer"
 ];
 
 /// All scripts; a [`Verb`](super::request::Verb) is the index of its own.
@@ -39,11 +39,15 @@ pub(crate) fn assemble(file: &str, read: &dyn Fn(&str, &str) -> String) -> Strin
     let (_, text) = FILES.iter().find(|(name, _)| *name == file).unwrap_or_else(|| panic!("no part {file}"));
     let mut assembled = String::new();
     for line in read(file, text).lines() {
-        match line.trim_start().strip_prefix("-- include ") {
+        let code = line.trim_start();
+        match code.strip_prefix("-- include ") {
             // What follows the name says what the part takes and gives.
             Some(part) => {
                 let name = part.split([':', ' ']).next().unwrap_or_default();
-                assembled += &assemble(&format!("lib/{name}"), read);
+                let indent = &line[..line.len() - code.len()];
+                for line in assemble(&format!("lib/{name}"), read).lines() {
+                    assembled.extend([if line.is_empty() { "" } else { indent }, line, "\n"]);
+                }
             }
             None => assembled.extend([line, "\n"]),
         }
@@ -145,10 +149,10 @@ mod tests {
                 "history" => continue, // It changes one mark and a key of its own.
                 _ => assert!(!body.contains("lenient ="), "{name} must go on when memory is out"),
             }
-            let others = text.replace(&assemble("lib/commit", &|_, text| text.to_owned()), "");
+            let writes = ["lib/commit", "lib/write"];
+            let others = assemble(name, &|file, text| if writes.contains(&file) { "" } else { text }.to_owned());
             for write in ["HSET", "HDEL", "ZADD", "ZREM", "DEL", "PEXPIRE", "PUBLISH"] {
-                // In the common case these two write by themselves.
-                let is_common = matches!((*name, write), ("acquire" | "release", "HSET") | ("release", "HDEL"));
+                let is_common = (*name, write) == ("release", "HDEL"); // in the common case
                 let times = others.matches(&format!("call('{write}'")).count();
                 assert_eq!(times, usize::from(is_common), "{name}: {write} belongs to commit.lua");
             }

@@ -84,3 +84,27 @@ fn dead_waiters_do_not_fill_a_queue() {
     let answer = scene.acquire_in(&mut client("newcomer", 30), 1);
     assert_eq!((answer.word.as_str(), answer.number("waiting")), ("queued", Some(1)));
 }
+
+/// Two outages, the second a little shorter. The lock clock hardly stops, because the heartbeats of one waiter are rare.
+#[test]
+fn second_outage_costs_no_waiter_its_turn_either() {
+    let mut scene = Scene::start();
+    let (mut holder, mut first) = (client("holder", 60), client_with("first", 30, 1));
+    let mut second = client_with("second", 30, 86_400);
+    scene.acquire(&mut holder);
+    scene.acquire(&mut first);
+    scene.acquire(&mut second);
+    for outage in [20_000, 15_000] {
+        for _ in 0..60 {
+            scene.pass(300);
+            scene.heartbeat(&mut first);
+            scene.renew(&mut holder);
+        }
+        scene.pass(outage);
+    }
+    scene.release(&mut holder);
+    scene.heartbeat(&mut second);
+    assert!(second.holds.is_empty(), "the second is served first");
+    scene.heartbeat(&mut first);
+    assert_eq!(first.holds.len(), 1);
+}

@@ -285,8 +285,9 @@ impl Witness {
         };
         let heartbeat = self.heartbeats.get(client_of(id)).copied().unwrap_or(u64::MAX / 4);
         let (silence, state) = (now - lock.state.seen, &lock.state);
-        // Of two silences in a row only the longer one counts.
-        let counts = silence > state.silent_until - state.silent_from || now > state.silent_until + state.pace;
+        // Of two silences of which one soon follows the other only the longer one counts.
+        let latest = state.silent_until - state.silent_from;
+        let counts = silence > latest || 2 * (now - state.silent_until) > latest;
         *end > now || *end > state.seen && silence > 2 * heartbeat && counts && self.told_time.is_some()
     }
 

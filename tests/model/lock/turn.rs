@@ -89,10 +89,10 @@ impl Turn {
             if now <= over {
                 now = now.min(state.seen + 2 * state.pace);
             }
-            // A silence counts until a longer one, or until everybody had the time for another heartbeat.
+            // A silence counts until a longer one, or until everybody had the time for a heartbeat.
             let silence = now.saturating_sub(state.seen);
-            let is_longest = silence > state.silent_until - state.silent_from;
-            if silence > 0 && (is_longest || now > state.silent_until + state.pace) {
+            let latest = state.silent_until - state.silent_from;
+            if silence > 0 && (silence > latest || 2 * now.saturating_sub(state.silent_until) > latest) {
                 (state.silent_from, state.silent_until) = (state.seen, now);
             }
         }
