@@ -153,14 +153,16 @@ pub enum Fault {
 #[non_exhaustive]
 pub enum AcquireError {
     /// Its timeout came before its turn.
-    #[error("not granted {}{}{}", within(.waited), at(.position), because(.cause))]
+    #[error("not granted {}{}{}", within(.waited), at(.position, .position_age), because(.cause))]
     #[non_exhaustive]
     Timeout {
         /// How long it waited.
         waited: Duration,
-        /// The last position in the queue that the client heard of, 1 for the first waiter: when it joined, or at a
-        /// heartbeat, a third of the liveness ago at most. Others may have been served since.
+        /// The last position in the queue that the client heard of, 1 for the first waiter. It asks for it 250 ms before
+        /// the timeout, if it has not heard of it for as long, and does not wait for the answer beyond the timeout.
         position: Option<u64>,
+        /// How old that is: others may have been served since.
+        position_age: Option<Duration>,
         /// The last error, if the server could not be reached.
         #[source]
         cause: Option<Cause>,

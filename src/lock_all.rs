@@ -169,7 +169,7 @@ impl LockAll {
             let failed = |error| LockAllError::Acquire { name: lock.name().into(), error };
             let Some(acquire) = self.acquire(lock, begun.elapsed()) else {
                 let waited = begun.elapsed();
-                return Err(failed(AcquireError::Timeout { waited, position: None, cause: None }));
+                return Err(failed(AcquireError::Timeout { waited, position: None, position_age: None, cause: None }));
             };
             let acquired = job_under(losses.first(), acquire.instrument(all.span())).await?;
             let guard = acquired.map_err(failed)?;

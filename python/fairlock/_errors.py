@@ -24,6 +24,8 @@ class Timeout(Error, TimeoutError):
     waited: float
     #: The last known position in the queue: 1 for the first waiter. None if it never had a place.
     position: Optional[int]
+    #: How old that is, in seconds: others may have been served since.
+    position_age: Optional[float]
     #: The last error, if the server could not be reached.
     cause: Optional[str]
 

@@ -87,10 +87,11 @@ impl Raise for AcquireError {
     fn raise(&self, py: Python<'_>) -> PyErr {
         let message = self.to_string();
         match self {
-            Self::Timeout { waited, position, cause: last, .. } => {
+            Self::Timeout { waited, position, position_age, cause: last, .. } => {
                 raised(exception(py, "Timeout", &message, |fields| {
                     fields.set_item("waited", seconds(waited))?;
                     fields.set_item("position", position)?;
+                    fields.set_item("position_age", position_age.as_ref().map(seconds))?;
                     fields.set_item("cause", cause(last))
                 }))
             }

@@ -199,13 +199,14 @@ impl From<Failed> for AcquireError {
     fn from(failed: Failed) -> Self {
         match failed {
             Failed::NotGranted(NotGranted::Timeout { waited, position, cause }) => {
-                AcquireError::Timeout { waited, position, cause: cause.map(Into::into) }
+                let (position, position_age) = position.unzip();
+                AcquireError::Timeout { waited, position, position_age, cause: cause.map(Into::into) }
             }
             Failed::NotGranted(NotGranted::Fault(fault)) => fault.into(),
             Failed::NotGranted(NotGranted::QueueFull { waiting }) => AcquireError::QueueFull { waiting },
             // A try, because it had no time to wait.
             Failed::NotGranted(NotGranted::Busy { .. }) => {
-                AcquireError::Timeout { waited: Duration::ZERO, position: None, cause: None }
+                AcquireError::Timeout { waited: Duration::ZERO, position: None, position_age: None, cause: None }
             }
             Failed::NotTaken(lease) => AcquireError::NotTaken { lease },
             Failed::Invalid(error) => error.into(),

@@ -131,7 +131,8 @@ mod tests {
         assert_eq!(kind(&ReleaseError::Lost(lost)), Some(io::ErrorKind::ConnectionRefused));
 
         let cause = Some("LOADING Redis is loading the dataset in memory".into());
-        let timeout = AcquireError::Timeout { waited: std::time::Duration::ZERO, position: None, cause };
+        let timeout =
+            AcquireError::Timeout { waited: std::time::Duration::ZERO, position: None, position_age: None, cause };
         assert!(timeout.source().unwrap().to_string().starts_with("LOADING"));
         assert!(AcquireError::Cancelled.source().is_none());
     }

@@ -34,12 +34,16 @@ pub(super) fn because(cause: &Option<Cause>) -> String {
     cause.as_ref().map_or_else(String::new, |cause| format!(" (last error: {cause})"))
 }
 
-pub(super) fn at(position: &Option<u64>) -> String {
-    position.map_or_else(String::new, |position| format!(", last known at position {position} of the queue"))
+pub(super) fn at(position: &Option<u64>, age: &Option<Duration>) -> String {
+    let (Some(position), Some(age)) = (position, age) else { return String::new() };
+    format!(", at position {position} of the queue {} before", brief(age))
 }
 
 pub(super) fn held_by(holders: &[Holder], recovering_for: &Option<Duration>) -> String {
     match (holders.first(), recovering_for) {
+        (Some(holder), _) if !holder.confirmed && holder.held_for.as_secs() > 0 => {
+            format!("granted {} ago to {:?}, which has not answered", brief(&holder.held_for), holder.label)
+        }
         (Some(holder), _) => {
             format!("held by {:?} for another {} unless renewed", holder.label, brief(&holder.remaining))
         }

@@ -195,7 +195,8 @@ pub(crate) enum Effect {
 pub(crate) enum NotGranted {
     Timeout {
         waited: Duration,
-        position: Option<u64>,
+        /// And how old it is.
+        position: Option<(u64, Duration)>,
         cause: Option<Arc<str>>,
     },
     Busy {

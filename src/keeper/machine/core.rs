@@ -19,6 +19,8 @@ pub(in crate::keeper) enum Timer {
     Heartbeat(Arc<str>),
     /// An acquire's timeout, or the time by which it must have been answered.
     Timeout(Id),
+    /// A waiter's timeout is near: ask for its position.
+    Position(Id),
     /// Send an acquire that was refused once more.
     Acquire(Id),
     Renew(Id),

@@ -109,7 +109,7 @@ impl LockMachine {
             return;
         }
         let mut due = self.heartbeat_sent + self.liveness / 3;
-        if let Some(rank) = self.waiters.get(first).and_then(|waiter| waiter.rank)
+        if let Some(rank) = self.waiters.get(first).and_then(|waiter| Some(waiter.rank?.0))
             && rank < ASKING
         {
             let free = self.lease_until.max(self.recover_until).max(core.now);
@@ -157,7 +157,7 @@ impl LockMachine {
             }
             HeartbeatVerdict::Alive { rank: Some(rank) } => {
                 self.kept_alive(sent);
-                self.rank_first(rank);
+                self.rank_first(rank, core.now);
             }
             HeartbeatVerdict::Alive { rank: None } => {}
         }
@@ -176,12 +176,12 @@ impl LockMachine {
         }
     }
 
-    /// The first waiter of this client has this rank; the others have moved up as far.
-    fn rank_first(&mut self, rank: u64) {
+    /// The first waiter of this client has this rank.
+    fn rank_first(&mut self, rank: u64, now: Time) {
         if let Some((_, first)) = self.order.first()
             && let Some(waiter) = self.waiters.get_mut(first)
         {
-            waiter.rank = Some(rank);
+            waiter.rank = Some((rank, now));
         }
     }
 

@@ -323,6 +323,7 @@ impl Machine {
         match timer {
             Timer::Heartbeat(name) => self.at_lock(&name, |lock, core| lock.heartbeat(core)),
             Timer::Timeout(id) => self.at(id, |lock, core| lock.timed_out(core, id)),
+            Timer::Position(id) => self.at(id, |lock, core| lock.ask_position(core, id)),
             Timer::Acquire(id) => self.at(id, |lock, core| lock.resume(core, id)),
             Timer::Renew(id) => self.at(id, |lock, core| lock.renew(core, id)),
             Timer::Notice(id) => self.at(id, |lock, core| lock.notice(core, id)),

@@ -85,7 +85,8 @@ impl Machine {
 }
 
 impl LockMachine {
-    /// The acquire of this waiter is to be sent: the first, or the same again with the ticket that it has.
+    /// The acquire of this waiter is to be sent: the first, or the same again with the ticket that it has, whose answer
+    /// tells its position.
     pub(super) fn await_turn(&mut self, core: &mut Core, id: Id) {
         if let Some(waiter) = self.waiters.get_mut(&id).filter(|waiter| waiter.turn.is_none()) {
             let turn = (waiter.ticket.is_none(), waiter.ticket, id);
@@ -98,7 +99,7 @@ impl LockMachine {
         let Some(waiter) = self.waiters.get_mut(&id) else { return };
         waiter.turn = None;
         // It may have been granted the lock by a message.
-        if waiter.phase == Phase::Asking && waiter.request.is_none() {
+        if matches!(waiter.phase, Phase::Asking | Phase::Queued) && waiter.request.is_none() {
             self.send_acquire(core, id);
         }
     }

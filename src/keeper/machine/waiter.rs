@@ -12,6 +12,7 @@
 //! each phase: then its place or its lease is released.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::core::Core;
 use super::grant::Grant;
@@ -23,6 +24,9 @@ use crate::clock::Time;
 use crate::error::Fault;
 use crate::options::Spec;
 use crate::protocol::{About, AcquireRequest, AcquireVerdict, Common, Epoch, Request, Seat, Ticket, Token, UNBOUNDED};
+
+/// How long before its timeout a waiter asks for its position once more, if what it knows is as old.
+const ASK_BEFORE: Duration = Duration::from_millis(250);
 
 /// See the table above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -61,7 +65,8 @@ pub(in crate::keeper) struct Waiter {
     /// Its place, or the lease that it was granted, as the server last told, and under which epoch.
     pub(super) seat: Seat,
     pub(super) epoch: Option<Epoch>,
-    pub(super) rank: Option<u64>,
+    /// How many waiters were before it, and when that was heard.
+    pub(super) rank: Option<(u64, Time)>,
     /// Whether its caller knows the ticket.
     announced: bool,
     pub(super) trace: Trace,
@@ -256,7 +261,7 @@ impl LockMachine {
 
     fn on_queued(&mut self, core: &mut Core, id: Id, ticket: Ticket, rank: u64) {
         let Some(waiter) = self.waiters.get_mut(&id) else { return };
-        waiter.rank = Some(rank);
+        waiter.rank = Some((rank, core.now));
         let before = waiter.ticket;
         self.leave_order(before, id);
         self.order.insert((ticket, id));
@@ -268,7 +273,17 @@ impl LockMachine {
         let Some(waiter) = self.waiters.get_mut(&id).filter(|waiter| waiter.mode != Mode::Try) else { return };
         waiter.ticket = Some(ticket);
         if !std::mem::replace(&mut waiter.announced, true) {
-            core.effects.push(Effect::Queued { id, ticket, rank: waiter.rank });
+            waiter.timeout.into_iter().for_each(|at| core.timers.set(Timer::Position(id), at - ASK_BEFORE));
+            core.effects.push(Effect::Queued { id, ticket, rank: waiter.rank.map(|(rank, _)| rank) });
+        }
+    }
+
+    /// The timeout is near, and its error is to tell a position that is not old.
+    pub(super) fn ask_position(&mut self, core: &mut Core, id: Id) {
+        let is_old = |waiter: &&Waiter| waiter.rank.is_some_and(|(_, at)| core.now.since(at) > ASK_BEFORE);
+        let queued = self.waiters.get(&id).filter(|waiter| waiter.phase == Phase::Queued && waiter.request.is_none());
+        if core.connected && queued.filter(is_old).is_some() {
+            self.await_turn(core, id);
         }
     }
 
@@ -279,7 +294,10 @@ impl LockMachine {
             || waiter.turn.map(|_| Arc::from("the server has not answered the earlier requests of this client"));
         let cause = waiter.shortage.clone().or_else(|| core.cause.clone()).or_else(|| core.silence()).or_else(unsent);
         let why = match waiter.timeout {
-            Some(_) => NotGranted::Timeout { waited, position: waiter.rank.map(|rank| rank + 1), cause },
+            Some(_) => {
+                let position = waiter.rank.map(|(rank, at)| (rank + 1, core.now.since(at)));
+                NotGranted::Timeout { waited, position, cause }
+            }
             None => NotGranted::Fault(Fault::Unavailable { waited, cause: cause.map(Into::into) }),
         };
         self.fail(core, id, why);
@@ -317,6 +335,7 @@ impl LockMachine {
         core.locks_of.remove(&id);
         core.members -= 1;
         core.timers.clear(&Timer::Timeout(id));
+        core.timers.clear(&Timer::Position(id));
         core.timers.clear(&Timer::Acquire(id));
         self.leave_order(waiter.ticket, id);
         waiter.turn.map(|turn| core.unsent.acquires.remove(&turn));

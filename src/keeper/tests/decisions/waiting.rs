@@ -150,11 +150,15 @@ fn a_timeout_tells_the_position_and_leaves() {
     let (request, _) = one_sent(&mut machine, 0.0);
     answer(&mut machine, 0.1, request, queued(4, seconds(60.0)));
     machine.effects(at(0.1), usize::MAX);
+    // It asks for its position shortly before.
+    tick(&mut machine, 8.75);
+    let calls = sent(&mut machine, 8.75);
+    let asked: Vec<_> = calls.iter().filter(|(_, call)| matches!(call, Request::Acquire(_))).collect();
+    let &[&(request, _)] = &asked[..] else { panic!("{calls:?}") };
+    answer(&mut machine, 8.8, request, queued(1, seconds(60.0)));
     tick(&mut machine, 9.0);
     let effects = machine.effects(at(9.0), usize::MAX);
-    let timeout = |effect: &Effect| {
-        matches!(effect, Effect::NotGranted { id: Id(1), why: NotGranted::Timeout { position: Some(5), .. } })
-    };
+    let timeout = |effect: &Effect| matches!(effect, Effect::NotGranted { id: Id(1), why: NotGranted::Timeout { position: Some((2, age)), .. } } if *age == seconds(0.2));
     assert!(effects.iter().any(timeout), "{effects:?}");
     let leaves = |effect: &Effect| matches!(effect, Effect::Send { call: Request::Leave(LeaveRequest { ids, .. }), .. } if ids[..] == [wire_id(1)]);
     assert!(effects.iter().any(leaves), "{effects:?}");
