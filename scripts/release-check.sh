@@ -16,6 +16,7 @@ note() { notes+=("$*"); }
 step "version $version, its changes, and where they come from"
 grep -q "^version = \"$version\"$" cli/Cargo.toml || fail "cli/Cargo.toml has another version than Cargo.toml"
 grep -q "fairlock = { version = \"=$version\"" cli/Cargo.toml || fail "cli/Cargo.toml needs another version of fairlock"
+grep -q "^version = \"$version\"$" python/Cargo.toml || fail "python/Cargo.toml has another version than Cargo.toml"
 grep -q "^## \[$version\]" CHANGELOG.md || note "CHANGELOG.md has no heading '## [$version] - DATE' yet"
 grep -q '^repository = "https://example.invalid/' Cargo.toml && note "Cargo.toml has no address of the repository yet"
 [ -z "$(git status --porcelain)" ] || note "there are changes that are not committed"
@@ -90,6 +91,10 @@ if command -v skopeo >/dev/null; then
 else
     note "no skopeo: only scripts/oci.py has read the image"
 fi
+
+step "the Python package: a wheel and a source distribution"
+PROFILE=release ./scripts/test-package-python.sh
+./scripts/dist-python.sh
 cp "$out"/*.crate target/packages
 (cd target/packages && sha256sum fairlock* >SHA256SUMS && sha256sum --check --quiet SHA256SUMS && cat SHA256SUMS)
 
