@@ -75,4 +75,4 @@ pub mod state {
 
 #[cfg(feature = "__test-hooks")]
 #[doc(hidden)]
-pub mod testing;
+pub mod __hooks;

@@ -1,7 +1,7 @@
 //! Replies of scripts, from the packed bytes on.
 #![no_main]
 
-use fairlock::testing::read_reply;
+use fairlock::__hooks::read_reply;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {

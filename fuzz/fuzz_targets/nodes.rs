@@ -1,7 +1,7 @@
 //! What nodes of a cluster say of their slots, and sentinels of their master.
 #![no_main]
 
-use fairlock::testing::read_nodes;
+use fairlock::__hooks::read_nodes;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: ([u16; 4], &[u8])| {

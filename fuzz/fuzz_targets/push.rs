@@ -1,7 +1,7 @@
 //! Messages of grants and of broken leases.
 #![no_main]
 
-use fairlock::testing::read_push;
+use fairlock::__hooks::read_push;
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|payload: &[u8]| {

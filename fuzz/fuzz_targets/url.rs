@@ -1,7 +1,7 @@
 //! URLs: of one server, of sentinels, of a cluster. Whatever surrounds a password, it is not told.
 #![no_main]
 
-use fairlock::testing::read_url;
+use fairlock::__hooks::read_url;
 use libfuzzer_sys::fuzz_target;
 
 const PASSWORD: &str = "0pen-sesame";

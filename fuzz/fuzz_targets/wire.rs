@@ -2,7 +2,7 @@
 //! crate reads it.
 #![no_main]
 
-use fairlock::testing::{converse, read_by_the_library, read_frames};
+use fairlock::__hooks::{converse, read_by_the_library, read_frames};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (u8, [u8; 6], &[u8])| {

@@ -1,4 +1,4 @@
-//! What the tests see of a connection without a socket: see [`crate::testing`].
+//! What the tests see of a connection without a socket: see [`crate::__hooks`].
 
 use std::sync::Arc;
 use std::time::Duration;

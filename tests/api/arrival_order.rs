@@ -29,7 +29,7 @@ impl Scripts {
     fn load(server: &RedisServer, clock: &str) -> Scripts {
         let mut raw = server.raw();
         let load = |(name, text)| (name, cmd("SCRIPT").arg("LOAD").arg(text).query(&mut raw).unwrap());
-        let digests = fairlock::testing::scripts(clock).into_iter().map(load).collect();
+        let digests = fairlock::__hooks::scripts(clock).into_iter().map(load).collect();
         Scripts { raw, digests }
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairlock::{Client, Guard, Lock, testing::digest};
+use fairlock::{__hooks::digest, Client, Guard, Lock};
 use testkit::{Act, Proxy, RedisServer, SOON, Target, connect, eventually_async, keys_left, quiet, soon};
 
 const ROUND_TRIP: Duration = Duration::from_millis(100);

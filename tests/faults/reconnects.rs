@@ -168,7 +168,7 @@ fn an_acquire_dropped_while_it_is_granted_is_released() {
     };
     drop(lock("set-up").acquire().blocking().unwrap());
     keys_left(&server);
-    let [acquire, inspect] = ["acquire", "inspect"].map(fairlock::testing::digest);
+    let [acquire, inspect] = ["acquire", "inspect"].map(fairlock::__hooks::digest);
     let answers = proxy.fault(Target::reply(acquire), Act::Hold);
     let inspected = proxy.fault(Target::request(inspect), Act::Answer("ERR nobody is to know"));
 

@@ -34,7 +34,7 @@ fn read(clock: ClockId) -> u64 {
 async fn after_a_day_of_sleep(url: &str) {
     let (awake, before) = (read(ClockId::Monotonic), read(ClockId::Boottime));
     assert!(before - awake >= DAY * 1_000_000_000, "this is no namespace with a clock of its own");
-    let ours = fairlock::testing::local_clock_ns();
+    let ours = fairlock::__hooks::local_clock_ns();
     assert!((before..=read(ClockId::Boottime)).contains(&ours), "{ours} is not between {before} and now");
 
     // Deadlines that were set by one clock and compared with the other would be a day off.

@@ -179,7 +179,7 @@ async fn ids_that_could_be_taken_for_other_fields_are_refused() {
     for id in ["", ".", ".2", "a", "a.", "a.b.2", "a.x", "a.-1", "a.1 ", "a.1.2"] {
         for script in ["acquire", "heartbeat", "renew", "release", "leave"] {
             let mut call = cmd("EVALSHA");
-            call.arg(fairlock::testing::digest(script)).arg(2);
+            call.arg(fairlock::__hooks::digest(script)).arg(2);
             call.arg(key("fairlock", "x", "lock")).arg(key("fairlock", "x", "waiters"));
             // What the client was told is empty; other arguments may be any number.
             let (before, after): (&[&str], &[&str]) = match script {
@@ -209,7 +209,7 @@ async fn labels_of_foreign_clients_are_shown_whatever_bytes_they_have() {
         let name = format!("lock {index}");
         for id in [&b"\xffme.1"[..], b"\x00\n him\xff.2"] {
             let mut acquire = cmd("EVALSHA");
-            acquire.arg(fairlock::testing::digest("acquire")).arg(2);
+            acquire.arg(fairlock::__hooks::digest("acquire")).arg(2);
             for what in ["lock", "waiters"] {
                 acquire.arg(key("fairlock", &name, what));
             }

@@ -1,7 +1,7 @@
 //! The parsers of replies, messages and URLs: random and mutated values cause no panic, and well-formed values are read
 //! as they were meant. `fuzz/` does the same for as long as one likes.
 
-use fairlock::testing::{read_push, read_url};
+use fairlock::__hooks::{read_push, read_url};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -105,13 +105,13 @@ const ALWAYS: [&str; 6] = ["epoch", "stamp", "waiting", "lease_left_us", "recove
 fn read_reply(script: &str, value: &Value) -> Option<Vec<u128>> {
     let mut packed = Vec::new();
     rmpv::encode::write_value(&mut packed, value).unwrap();
-    fairlock::testing::read_reply(script, &packed)
+    fairlock::__hooks::read_reply(script, &packed)
 }
 
 #[test]
 fn no_reply_causes_a_panic() {
     check(3000, &(word(), vec(any::<u8>(), 0..60)), |((script, _), bytes)| {
-        fairlock::testing::read_reply(script, &bytes);
+        fairlock::__hooks::read_reply(script, &bytes);
         Ok(())
     });
     check(3000, &(word(), any_value()), |((script, _), value)| {

@@ -4,7 +4,7 @@
 use std::io::{Read as _, Write as _};
 use std::os::unix::net::UnixStream;
 
-use fairlock::testing::{read_by_the_library, read_frames, read_nodes, scripts};
+use fairlock::__hooks::{read_by_the_library, read_frames, read_nodes, scripts};
 use redis::{Cmd, cmd};
 use testkit::RedisServer;
 use testkit::run::version;

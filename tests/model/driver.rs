@@ -83,7 +83,7 @@ impl Driver {
                 }
                 _ => change(file, text),
             };
-            for (name, source) in fairlock::testing::scripts_of(read) {
+            for (name, source) in fairlock::__hooks::scripts_of(read) {
                 let digest = text(&driver.ask(&[cmd("SCRIPT").arg("LOAD").arg(&source).clone()])[0]);
                 driver.scripts.insert((batch, name), (source, digest));
             }
@@ -98,7 +98,7 @@ impl Driver {
             "lua/lib/time.lua" => CLOCK.to_owned(),
             _ => change(file, text),
         };
-        let others = fairlock::testing::scripts_of(read).into_iter();
+        let others = fairlock::__hooks::scripts_of(read).into_iter();
         self.others = others.filter(|(name, text)| *text != self.scripts[&(100, *name)].0).collect();
     }
 
