@@ -75,7 +75,7 @@ def switched(text, mutants):
 
 def write_tree(mutants, outside=None):
     """The crate without its other tests, with these mutants behind the switch, or this one that fits into none in its place."""
-    for folder in ["src", "lua", "tests/model"]:
+    for folder in ["src", "lua"]:
         shutil.rmtree(f"{TREE}/{folder}", ignore_errors=True)
         shutil.copytree(f"{ROOT}/{folder}", f"{TREE}/{folder}")
     os.makedirs(f"{TREE}/docs", exist_ok=True)

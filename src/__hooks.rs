@@ -7,6 +7,11 @@ use crate::protocol::{
 };
 use crate::server::Target;
 
+/// The reference model of the scripts.
+pub mod model {
+    pub use crate::testing::model::*;
+}
+
 /// Polls a future as [`Operation::blocking`](crate::Operation::blocking) does.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     crate::blocking::block_on(future)

@@ -49,6 +49,8 @@ mod run;
 mod server;
 mod share;
 mod term;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod thread;
 #[cfg(feature = "tls")]
 mod tls;

@@ -10,9 +10,24 @@ pub(super) const HOUR: u64 = 3600 * SECOND;
 /// Clients that are up at the same time.
 pub(super) const CLIENTS: usize = 5;
 
+/// The terms of a client, as they are written down.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub struct Wanted {
+    lease: u64,
+    liveness: u64,
+    buffer: u64,
+    heartbeat: u64,
+}
+
+impl From<Wanted> for Terms {
+    fn from(Wanted { lease, liveness, buffer, heartbeat }: Wanted) -> Self {
+        Terms { lease, liveness, buffer, heartbeat }
+    }
+}
+
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Case {
-    pub terms: Vec<Terms>,
+    pub terms: Vec<Wanted>,
     /// How many dead heads one script looks at. A small limit is reached often.
     pub batch: usize,
     pub ops: Vec<Op>,
@@ -175,7 +190,7 @@ fn op() -> impl Strategy<Value = Op> {
 /// Everything that may happen to one lock, of which one script looks at `batch` dead heads.
 pub fn case(batch: usize) -> impl Strategy<Value = Case> {
     let terms = (prop::sample::select(vec![3, 10, 30, 60]), prop::sample::select(vec![2, 4, 10]), 1..3u64).prop_map(
-        |(lease, liveness, buffer)| Terms {
+        |(lease, liveness, buffer)| Wanted {
             lease: lease * SECOND,
             liveness: liveness * SECOND,
             buffer: buffer * SECOND,

@@ -1,6 +1,6 @@
-//! The scripts against the model: the same random requests, faults and clock steps go to the real scripts on a real
-//! server and to `tests/model`, and after every step the answer, what was published and all that stands on the server
-//! must be the same. The promises are judged on their own too. The clock is the test's, so nothing sleeps.
+//! The scripts against the model (`src/testing/model/`): the same random requests, faults and clock steps go to the real
+//! scripts on a real server and to the model, and after every step the answer, what was published and all that stands on
+//! the server must be the same. The promises are judged on their own too. The clock is the test's, so nothing sleeps.
 //!
 //! `STEPS=n` sets how many steps are taken. What failed once is kept in `regressions.txt`, step by step.
 //!

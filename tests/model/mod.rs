@@ -1,4 +1,5 @@
-//! The scripts' reference model, the driver that compares both, and the judges of the promises.
+//! The driver that compares the scripts with their reference model (`src/testing/model/`), and the judges of the
+//! promises.
 
 // Every test binary that includes this uses a part of it.
 #![allow(dead_code, unreachable_pub)]
@@ -9,10 +10,9 @@ pub mod clients;
 pub mod common_case;
 pub mod driver;
 pub mod events;
-mod lock;
 pub mod promises;
 pub mod singles;
 pub mod walks;
 pub mod world;
 
-pub use lock::*;
+pub use fairlock::__hooks::model::*;

@@ -6,7 +6,7 @@ use super::clients::{Client, Hold};
 use super::driver::{Driver, Found, NO_MEMORY, Outcome, Saved};
 use super::events::{CLIENTS, Case, Fate, HOUR, Moment, Op, Pass, SECOND, What};
 use super::promises::{Turn, Witness, repeated};
-use super::{Answer, Lock, Memory, Message, Request, Seat, Terms, UNBOUNDED};
+use super::{Answer, Lock, Memory, Message, Request, Seat, Terms, UNBOUNDED, about};
 
 mod calm;
 
@@ -77,7 +77,7 @@ impl<'a> World<'a> {
             full: false,
             by_model,
             steps: 0,
-            terms: case.terms.clone(),
+            terms: case.terms.iter().copied().map(Terms::from).collect(),
             log: vec![],
         };
         for who in 0..CLIENTS {
@@ -263,7 +263,8 @@ impl<'a> World<'a> {
     /// What the model answers. A server whose memory is full admits no waiter, and keeps all that it has.
     fn turn(&mut self, time: u64, request: &Request) -> (Answer, Vec<Message>) {
         let mut after = self.model.clone();
-        let (answer, messages) = after.turn(time, request, self.batch, self.driver.queue());
+        let (answer, messages) =
+            after.turn(time, request, about(request.id().unwrap_or_default()), self.batch, self.driver.queue());
         let refused = match request {
             // What is left of lost data goes before anything is written, and the server lets the rest through then.
             Request::Acquire { .. } => answer.word != "disbelieved" && !self.model.is_partial(),

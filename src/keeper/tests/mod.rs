@@ -31,8 +31,7 @@ mod steps;
 mod traffic;
 mod world;
 
-#[path = "../../../tests/model/lock.rs"]
-mod model;
+use crate::testing::model;
 
 /// Prints this past the test harness, which shows the output of failing tests only.
 pub(super) fn say(text: std::fmt::Arguments<'_>) {

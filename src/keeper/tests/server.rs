@@ -113,7 +113,9 @@ impl Server {
         let lock = self.locks.iter().position(|(keys, _)| keys.name == call.keys().name).expect("a known lock");
         let (keys, state) = &mut self.locks[lock];
         let before = state.clone();
-        let (answer, messages) = state.turn(time, &request_of(call), BATCH, &keys.keys[0]);
+        let request = request_of(call);
+        let about = model::about(request.id().unwrap_or_default());
+        let (answer, messages) = state.turn(time, &request, about, BATCH, &keys.keys[0]);
         let pushes = messages
             .into_iter()
             .map(|(channel, message)| {

@@ -2,7 +2,7 @@
 
 use super::recovery::Lasts;
 use super::turn::Turn;
-use super::{Answer, Entry, Memory, Seat, Terms, about, client_of};
+use super::{Answer, Entry, Memory, Seat, Terms, client_of};
 
 impl Turn {
     pub(super) fn acquire(
@@ -19,7 +19,7 @@ impl Turn {
             return None;
         }
         let client = client_of(id);
-        let entry = Entry { lease: terms.lease, liveness: terms.liveness, ..about(id) };
+        let entry = Entry { lease: terms.lease, liveness: terms.liveness, ..self.about.clone() };
         let lease = if claim { terms.lease.min(terms.liveness) } else { terms.lease };
 
         // A cut lease is from before the loss, and later grants may be forgotten: the waiter returns to its place. It
@@ -131,7 +131,7 @@ impl Turn {
                 self.lock.state.token = token;
                 self.asks_for(terms.lease);
                 let (lease, liveness, ticket) = (terms.lease, terms.liveness, seat.ticket);
-                self.lock.entries.insert(id.to_owned(), Entry { lease, liveness, token, ticket, ..about(id) });
+                self.lock.entries.insert(id.to_owned(), Entry { lease, liveness, token, ticket, ..self.about.clone() });
                 self.lock.lease = Some((id.to_owned(), self.now + left));
                 "renewed"
             }

@@ -5,7 +5,7 @@ use std::fmt;
 use super::Entry;
 
 /// A waiter's options.
-#[derive(Clone, Copy, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Terms {
     pub lease: u64,
     pub liveness: u64,
@@ -167,7 +167,7 @@ pub fn client_of(id: &str) -> &str {
     id.split('.').next().expect("split yields at least one piece")
 }
 
-/// What callers of this id tell about themselves; they can be told apart by it.
+/// What callers of this id tell about themselves in the tests of this crate; they can be told apart by it.
 pub fn about(id: &str) -> Entry {
     let (channel, label) = (format!("to:{}", client_of(id)), format!("job {id}"));
     Entry { channel, secret: format!("secret-of-{id}"), label, owner: id.to_uppercase(), ..Entry::default() }

@@ -18,12 +18,21 @@ pub(super) struct Turn {
     pub(super) told: Vec<(&'static str, String, Entry, u64)>,
     /// The heartbeat interval of the asking client, as far as it is known.
     pub(super) own_pace: u64,
+    /// What the asking waiter or holder tells about itself.
+    pub(super) about: Entry,
 }
 
 impl Lock {
-    /// What this request is answered, and what is published, at `time` on the server's clock. `batch` is how many heads
-    /// one turn looks at; `queue` how messages name the lock.
-    pub fn turn(&mut self, time: u64, request: &Request, batch: usize, queue: &str) -> (Answer, Vec<Message>) {
+    /// What this request is answered, and what is published, at `time` on the server's clock. `about` is what the asking
+    /// waiter or holder tells about itself; `batch` how many heads one turn looks at; `queue` how messages name the lock.
+    pub fn turn(
+        &mut self,
+        time: u64,
+        request: &Request,
+        about: Entry,
+        batch: usize,
+        queue: &str,
+    ) -> (Answer, Vec<Message>) {
         let mut turn = Turn {
             lock: self.clone(),
             time,
@@ -34,6 +43,7 @@ impl Lock {
             batch,
             told: vec![],
             own_pace: request.own_pace(),
+            about,
         };
         turn.begin();
         if self.is_partial() && !request.looks_only() {

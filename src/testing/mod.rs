@@ -1,0 +1,3 @@
+//! Tests of programs that use locks, without a Redis server.
+
+pub(crate) mod model;
