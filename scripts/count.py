@@ -66,7 +66,7 @@ def without_tests(text):
 
 
 def library(files):
-    """The code of the library, and the paths in `src` that only tests compile."""
+    """The code of the library, that of its feature `testing`, and the paths in `src` that only tests compile."""
     code, tests = {}, set()
     for path, text in files.items():
         if re.fullmatch(r"src/(?!bin/).*\.rs", path):
@@ -74,7 +74,9 @@ def library(files):
             folder = re.sub(r"(mod|lib)?\.rs$", "", path).rstrip("/")
             tests |= {f"{folder}/{module}" for module in modules}
     tests = {path for path in code if any(path == f"{test}.rs" or path.startswith(f"{test}/") for test in tests)}
-    return {path: text for path, text in code.items() if path not in tests}, tests
+    code = {path: text for path, text in code.items() if path not in tests}
+    testing = {path: code.pop(path) for path in list(code) if path.startswith("src/testing/")}
+    return code, testing, tests
 
 
 def filled(text):
@@ -143,7 +145,7 @@ def circles(code):
 
 def count(files):
     """Rows of name, figure, bound, and what makes the figure up."""
-    code, only_tests = library(files)
+    code, testing, only_tests = library(files)
     lua = {path: text for path, text in files.items() if re.fullmatch(r"lua/(lib/)?\w+\.lua", path)}
     statements = {path: filled(re.sub(r"--[^\n]*", "", text)) for path, text in lua.items()}
     columns = [(path, len(line)) for path, text in lua.items() for line in text.split("\n")]
@@ -167,6 +169,8 @@ def count(files):
     largest = lambda figures: [f"{path}: {number}" for path, number in sorted(figures.items(), key=lambda row: -row[1])]
     return [
         ("code of the library", sum(len(filled(text)) for text in code.values()), 11_200, []),
+        # The reference model of the scripts, and the service on top of it. Programs that are no tests do not build it.
+        ("fairlock::testing, an optional feature", sum(len(filled(text)) for text in testing.values()), None, []),
         ("Lua by hand, without comments", sum(map(len, statements.values())), 480, []),
         ("its lines of more than 120 columns", len(wide), 0, wide),
         # Nor the pages of the release, of the crate, and for people who come from CI.

@@ -17,4 +17,4 @@ skipped=(--skip keeper::tests::explore --skip keeper::tests::properties)
 [ -z "${ALL:-}" ] || skipped=()
 # The tests that explore run in `make quick`, on the same sources; here with ALL=1.
 cargo --config profile.dev.package.fairlock.opt-level=1 test --features tls,operator --lib -- "${skipped[@]}"
-cargo test --features tls,operator --doc
+cargo test --features tls,operator,testing --doc

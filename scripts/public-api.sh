@@ -23,7 +23,7 @@ rustup toolchain list 2>/dev/null | grep -q "^$oldest" ||
     skipped "cargo-public-api $reads is not here, and cannot be installed"
 
 # All features of the library; RUSTC_BOOTSTRAP lets a stable compiler write JSON.
-RUSTC_BOOTSTRAP=1 cargo "+$oldest" rustdoc --lib --features tls,metrics,redis-1 --target-dir target/platforms -- \
+RUSTC_BOOTSTRAP=1 cargo "+$oldest" rustdoc --lib --features tls,metrics,redis-1,testing --target-dir target/platforms -- \
     -Z unstable-options --output-format json --cap-lints allow
 found=target/platforms/public-api.txt
 "$tool" public-api --omit blanket-impls,auto-trait-impls,auto-derived-impls \

@@ -29,7 +29,7 @@ step "the public interface: as recorded, and against the last release"
 step "the documentation, as docs.rs builds it"
 if rustup toolchain list | grep -q ^nightly; then
     RUSTDOCFLAGS="--cfg docsrs -D warnings" cargo +nightly doc --no-deps --package fairlock \
-        --features tls,metrics,redis-1 --target-dir target/docsrs
+        --features tls,metrics,redis-1,testing --target-dir target/docsrs
     pages=target/docsrs/doc/fairlock
     for item in struct.Tls struct.ClientBuilder; do
         grep -q 'Available on <strong>crate feature' "$pages/$item.html" || fail "$item shows no feature that it needs"

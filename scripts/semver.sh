@@ -19,4 +19,4 @@ last=$(git describe --tags --abbrev=0 --match 'v[0-9]*' HEAD^ 2>/dev/null) || {
 }
 [ -x "$tool" ] || cargo install --locked --root target/tools cargo-semver-checks ||
     skipped "cargo-semver-checks is not here, and cannot be installed"
-"$tool" semver-checks --package fairlock --only-explicit-features --features tls,metrics,redis-1 --baseline-rev "$last"
+"$tool" semver-checks --package fairlock --only-explicit-features --features tls,metrics,redis-1,testing --baseline-rev "$last"

@@ -26,7 +26,7 @@ pub(crate) use reply::{
     AcquireVerdict, BreakVerdict, Common, HeartbeatVerdict, Inspected, OwnLease, ReleaseVerdict, RenewVerdict, Reply,
     Value, Verdict,
 };
-#[cfg(any(test, feature = "__test-hooks", feature = "operator"))]
+#[cfg(any(test, feature = "testing", feature = "operator"))]
 pub(crate) use request::Verb;
 pub(crate) use request::{
     About, AcquireRequest, BreakRequest, HeartbeatRequest, HistoryRequest, InspectRequest, LeaveRequest,

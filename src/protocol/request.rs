@@ -39,7 +39,7 @@ impl Verb {
     }
 
     /// All of them, in the order of the scripts.
-    #[cfg(any(test, feature = "__test-hooks"))]
+    #[cfg(any(test, feature = "testing"))]
     pub(crate) const ALL: [Verb; 8] = [
         Verb::Acquire,
         Verb::Heartbeat,

@@ -141,7 +141,7 @@ impl fmt::Display for Endpoint {
 }
 
 /// Made once: the scripts are long, and some targets have many servers.
-fn digests() -> Arc<[String]> {
+pub(crate) fn digests() -> Arc<[String]> {
     static DIGESTS: OnceLock<Arc<[String]>> = OnceLock::new();
     DIGESTS.get_or_init(|| SCRIPTS.iter().map(digest).collect()).clone()
 }

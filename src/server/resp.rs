@@ -23,7 +23,7 @@ const LARGE: usize = 256 << 10;
 
 /// A part of a frame, as far as fairlock distinguishes them.
 #[derive(Clone, PartialEq)]
-pub(super) enum Value<'a> {
+pub(crate) enum Value<'a> {
     Nil,
     Int(i64),
     /// Text of any kind, and numbers that do not fit: as they were sent.
@@ -88,7 +88,7 @@ impl fmt::Debug for Value<'_> {
 
 /// The data is not Redis's protocol, or more of it than any server has reason to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Garbage {
+pub(crate) enum Garbage {
     NotRedis,
     TooLarge,
 }
@@ -103,7 +103,7 @@ impl fmt::Display for Garbage {
 }
 
 /// Received bytes, and the frames that are complete in them.
-pub(super) struct Frames {
+pub(crate) struct Frames {
     /// The bytes between `start` and `end` are unread.
     bytes: Vec<u8>,
     start: usize,
@@ -140,7 +140,7 @@ impl Frames {
     }
 
     /// The next frame, once it is complete.
-    pub(super) fn next(&mut self) -> Result<Option<Value<'_>>, Garbage> {
+    pub(crate) fn next(&mut self) -> Result<Option<Value<'_>>, Garbage> {
         let Some(length) = self.scan.frame(&self.bytes[self.start..self.end])? else { return Ok(None) };
         let mut frame = &self.bytes[self.start..self.start + length];
         self.start += length;

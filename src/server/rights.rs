@@ -5,7 +5,7 @@ use super::resp::Value;
 use crate::error::ConnectError;
 use crate::protocol::LockKeys;
 
-const SCRIPT: &str = include_str!("../../lua/rights.lua");
+pub(crate) const SCRIPT: &str = include_str!("../../lua/rights.lua");
 
 /// A call that shows whether the user may run scripts, and is answered with the commands that it may not run. Without a
 /// channel of its own the client is one of a cluster, where channels belong to locks.

@@ -58,14 +58,14 @@ impl std::fmt::Display for Broken {
 }
 
 /// One connection, as bytes.
-pub(super) struct Stream {
+pub(crate) struct Stream {
     socket: OwnSocket,
     #[cfg(feature = "tls")]
     tls: Option<Box<rustls::ClientConnection>>,
     /// Requests; the bytes before `written` are sent.
-    pub(super) out: Vec<u8>,
+    pub(crate) out: Vec<u8>,
     written: usize,
-    pub(super) frames: Frames,
+    pub(crate) frames: Frames,
 }
 
 impl AsFd for Stream {
@@ -75,7 +75,7 @@ impl AsFd for Stream {
 }
 
 impl Stream {
-    pub(super) fn new(socket: Socket) -> Self {
+    pub(crate) fn new(socket: Socket) -> Self {
         Self {
             socket: OwnSocket::new(socket),
             #[cfg(feature = "tls")]
@@ -101,7 +101,7 @@ impl Stream {
     }
 
     /// There is something to write.
-    pub(super) fn wants_write(&self) -> bool {
+    pub(crate) fn wants_write(&self) -> bool {
         #[cfg(feature = "tls")]
         if self.tls.as_ref().is_some_and(|tls| tls.wants_write()) {
             return true;
@@ -110,7 +110,7 @@ impl Stream {
     }
 
     /// Writes as much as possible. False if the socket takes no more for now.
-    pub(super) fn flush(&mut self) -> io::Result<bool> {
+    pub(crate) fn flush(&mut self) -> io::Result<bool> {
         while self.wants_write() {
             match self.write() {
                 Ok(()) => {}
@@ -160,7 +160,7 @@ impl Stream {
 
     /// Reads what has arrived, up to a bound. An error means that nothing more will come; the frames have everything
     /// before it.
-    pub(super) fn fill(&mut self) -> io::Result<()> {
+    pub(crate) fn fill(&mut self) -> io::Result<()> {
         for _ in 0..READS {
             match self.read() {
                 Ok(true) => {}

@@ -15,6 +15,7 @@ mod cleanup;
 mod connect_errors;
 mod expiring_logins;
 mod history;
+mod in_process;
 mod leases;
 mod long_link;
 mod operations;

@@ -159,6 +159,15 @@ fn quoted(script: &str) -> impl Iterator<Item = &str> {
     script.split('\'').skip(1).step_by(2).filter(|name| name.len() > 1)
 }
 
+/// The test on the page about tests is one of the examples, where it is compiled and run.
+#[test]
+fn the_page_about_tests_shows_a_test_that_is_run() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let page = fs::read_to_string(root.join("docs/testing.md")).unwrap();
+    let code = fs::read_to_string(root.join("examples/more/tests/more/without_redis.rs")).unwrap();
+    assert!(page.contains(&format!("```rust\n{code}```\n")), "{code}");
+}
+
 /// crates.io and docs.rs show these pages without the files around them.
 #[test]
 fn the_pages_of_the_crates_have_no_relative_link() {

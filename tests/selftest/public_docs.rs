@@ -36,7 +36,7 @@ fn each_public_type_has_an_example() {
 fn sources() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let files = |folder: PathBuf| fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
-    let sources = ["", "error", "compat"].into_iter().flat_map(|folder| files(root.join(folder)));
+    let sources = ["", "error", "compat", "testing"].into_iter().flat_map(|folder| files(root.join(folder)));
     let shown = |path: &PathBuf| !HIDDEN.iter().any(|hidden| path.ends_with(hidden));
     sources.filter(|path| path.extension().is_some_and(|it| it == "rs")).filter(shown).collect()
 }

@@ -23,8 +23,9 @@ pub(super) struct Turn {
 }
 
 impl Lock {
-    /// What this request is answered, and what is published, at `time` on the server's clock. `about` is what the asking
-    /// waiter or holder tells about itself; `batch` how many heads one turn looks at; `queue` how messages name the lock.
+    /// What this request is answered, and what is published, at `time` on the server's clock. `about` is what the
+    /// asking waiter or holder tells about itself; `batch` how many heads one turn looks at; `queue` how messages name
+    /// the lock.
     pub fn turn(
         &mut self,
         time: u64,

@@ -10,3 +10,5 @@ mod pool_sqlite;
 mod postgres;
 mod program;
 mod web_service;
+// docs/testing.md has it, word by word.
+mod without_redis;

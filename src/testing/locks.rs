@@ -1,0 +1,83 @@
+//! All that the service stores, and its clock.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::model::{Answer, Entry, Lock, Message, Request, client_of};
+
+/// How many dead waiters one request looks at, as in `lua/lib/plan.lua`.
+const BATCH: usize = 100;
+/// The longest step of the clock, in µs: 71 years. Numbers stay below 2^53.
+const LONGEST_STEP: u64 = 1 << 51;
+
+pub(super) struct Locks {
+    /// By their first keys.
+    locks: BTreeMap<String, Lock>,
+    started: Instant,
+    /// What the clock would have shown at the start, after all steps, in µs.
+    since: u64,
+}
+
+impl Locks {
+    pub(super) fn new() -> Self {
+        let since = SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+        Self { locks: BTreeMap::new(), started: Instant::now(), since: since.as_micros() as u64 }
+    }
+
+    fn time(&self) -> u64 {
+        self.since + self.started.elapsed().as_micros() as u64
+    }
+
+    /// Does what a script does.
+    pub(super) fn turn(&mut self, key: &str, request: &Request, about: Entry) -> (Answer, Vec<Message>) {
+        let time = self.time();
+        // No lock is ever forgotten: the clients, whose clocks are not set forward, would take that for a loss of data.
+        let mut lock = self.locks.remove(key).unwrap_or_default();
+        let told = lock.turn(time, request, about, BATCH, key);
+        if lock != Lock::default() {
+            self.locks.insert(key.to_owned(), lock);
+        }
+        told
+    }
+
+    pub(super) fn lose(&mut self) {
+        self.locks.clear();
+    }
+
+    /// Ends the leases of the locks with this name, one for each prefix.
+    pub(super) fn break_lease(&mut self, name: &str) -> (bool, Vec<Message>) {
+        let (mut broke, mut messages) = (false, Vec::new());
+        let holder = |lock: &Lock| Some(lock.entries.get(&lock.lease.as_ref()?.0)?.token);
+        let named = |key: &str| key.split_once(":{").is_some_and(|(_, rest)| rest.strip_suffix("}:lock") == Some(name));
+        let found = self.locks.iter().filter(|(key, _)| named(key));
+        let found: Vec<_> = found.filter_map(|(key, lock)| Some((key.clone(), holder(lock)?))).collect();
+        for (key, token) in found {
+            let (answer, told) = self.turn(&key, &Request::Break { token, force: true }, Entry::default());
+            broke |= answer.word == "ended";
+            messages.extend(told);
+        }
+        (broke, messages)
+    }
+
+    /// Moves the clock, as if all clients that are connected had sent their heartbeats meanwhile, and no holder a
+    /// renewal.
+    pub(super) fn advance(&mut self, by: Duration, hears: impl Fn(&str) -> bool) -> Vec<Message> {
+        let by = u64::try_from(by.as_micros()).unwrap_or(u64::MAX).min(LONGEST_STEP);
+        self.since += by;
+        for Lock { sessions, entries, state, .. } in self.locks.values_mut() {
+            // The last of these heartbeats came just now, so there was no silence.
+            state.seen += by;
+            state.live_until += by;
+            state.pace_until += by;
+            for (client, end) in sessions {
+                if entries.iter().any(|(id, entry)| client_of(id) == client && hears(&entry.channel)) {
+                    *end += by;
+                }
+            }
+        }
+        let keys: Vec<String> = self.locks.keys().cloned().collect();
+        // A request that is about no lease: it ends what is over, and grants what is free.
+        let look = Request::Break { token: 0, force: false };
+        keys.iter().flat_map(|key| self.turn(key, &look, Entry::default()).1).collect()
+    }
+}
