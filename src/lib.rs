@@ -12,6 +12,7 @@
 //! | several locks under one guard; a lock for each key | [`Client::lock_all`]; [`compat::KeyedMutex`] |
 //! | who holds it and who waits; ending a lease | [`Lock::inspect`], [`Lock::history`]; [`Lock::break_lease`] |
 //! | what can go wrong | [`error`] |
+//! | tests of your program without a server | `testing`, with the feature of that name |
 //!
 //! An [`Operation`] is awaited, or waited for on the spot with [`blocking`](Operation::blocking).
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -162,7 +162,7 @@ impl LockService {
     /// So this is what a test needs for a *holder that has died*, or is cut off: it need not die.
     ///
     /// It does **not** set the clock of the clients: timeouts of acquires, the timers of renewals and
-    /// [`Guard::remaining`](crate::Guard::remaining) go by true time. A holder whose lease was ended like this hears of
+    /// [`Held::remaining`](crate::Held::remaining) go by true time. A holder whose lease was ended like this hears of
     /// it with its next renewal, after a third of the lease in true time (10 s by default; a shorter
     /// [lease](crate::LockOptions::lease) is told sooner), or by [`Guard::renew`](crate::Guard::renew) at once: its
     /// lease is lost as [`Ended`](crate::error::LostReason::Ended). Until then two guards exist, which a server whose

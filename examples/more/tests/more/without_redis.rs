@@ -7,7 +7,7 @@ use fairlock::{Client, testing::LockService};
 /// A handler of a web service: it builds a report, one request after the other, whichever instance has it.
 async fn build(State(locks): State<Client>, Path(report): Path<String>) -> StatusCode {
     let Ok(lock) = locks.lock(&format!("report:{report}")) else { return StatusCode::BAD_REQUEST };
-    let Ok(guard) = lock.acquire().timeout(Duration::from_millis(200)).await else {
+    let Ok(guard) = lock.acquire().timeout(Duration::from_secs(1)).await else {
         return StatusCode::SERVICE_UNAVAILABLE;
     };
     // … and here it builds the report.
