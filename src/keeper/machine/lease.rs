@@ -270,13 +270,14 @@ impl LockMachine {
         let (questions, deadline) = (std::mem::take(&mut lease.questions), lease.deadline());
         core.timers.clear(&Timer::Renew(id));
         core.timers.clear(&Timer::Notice(id));
-        answer_renewals(core, id, questions, &Renewal::Lost(reason.clone()));
         // What has ended, or is released at once, leaves its holder no time.
         let deadline = match reason {
             LostReason::Ended | LostReason::Closed => core.now,
             _ => deadline,
         };
-        core.effects.push(Effect::Lost { id, reason, deadline });
+        // First: whoever hears of the loss from a renewal finds that the guard knows it.
+        core.effects.push(Effect::Lost { id, reason: reason.clone(), deadline });
+        answer_renewals(core, id, questions, &Renewal::Lost(reason));
         if deadline <= core.now {
             self.release(core, id, None);
         } else {

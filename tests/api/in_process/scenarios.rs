@@ -251,7 +251,6 @@ async fn an_unrenewed_lease_ends_and_its_holder_is_told(place: Place) {
     assert!(next.token() > guard.token());
     let lost = guard.renew().await.unwrap_err();
     assert!(matches!(lost, RenewError::Lost(_)), "{lost:?}");
-    soon(guard.lost()).await;
     guard.check().unwrap_err();
 }
 

@@ -243,6 +243,18 @@ fn a_renewal_by_hand_prolongs_and_is_answered_once_it_has() {
 }
 
 #[test]
+fn a_guard_knows_of_its_loss_before_a_renewal_tells_it() {
+    let mut machine = holding(LockOptions::new().manual_renewal());
+    ask(&mut machine, 5.0, 9, Question::Renew { id: Id(1), extend: None });
+    let (request, _) = one_sent(&mut machine, 5.0);
+    answer(&mut machine, 5.1, request, lease(Word::Lost, Duration::ZERO));
+    let effects = machine.effects(at(5.1), usize::MAX);
+    let first = |is: fn(&Effect) -> bool| effects.iter().position(is).unwrap();
+    let told = first(|effect| matches!(effect, Effect::Lost { .. }));
+    assert!(told < first(|effect| matches!(effect, Effect::Answer { .. })), "{effects:?}");
+}
+
+#[test]
 fn a_grant_that_is_not_taken_within_its_lease_is_asked_about() {
     let mut machine = holding(LockOptions::new().lease(seconds(3.0)).manual_renewal().notice(seconds(0.5)));
     ask(&mut machine, 2.0, 9, Question::Renew { id: Id(1), extend: None });
