@@ -150,7 +150,7 @@ def count(files):
     statements = {path: filled(re.sub(r"--[^\n]*", "", text)) for path, text in lua.items()}
     columns = [(path, len(line)) for path, text in lua.items() for line in text.split("\n")]
     wide = [f"{path}: {number} columns" for path, number in columns if number > 120]
-    pages = lines(files, r"README\.md|docs/(?!track-record|runs|releasing|crate|coming-from-ci)[\w-]+\.md")
+    pages = lines(files, r"README\.md|docs/(?!track-record|runs|releasing|crate|coming-from-ci|testing|conformance)[\w-]+\.md")
     kit = lines(files, r"(tests|testkit|cli/tests)/.*\.rs")
     unit = {path: files[path].count("\n") for path in only_tests}
     unit |= lines(files, r"cli/src/(.*/)?tests(/.*)?\.rs")
