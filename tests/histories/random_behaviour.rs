@@ -140,7 +140,7 @@ fn outages_cost_nobody_its_turn_whatever_the_times_are() {
     for seed in seeds(&[7]) {
         let server = RedisServer::start();
         let mut crew = Crew::at(&server).seed(seed).processes(12).waiters(1).any_times().start();
-        crew.suffer(vec![silence::stopped(&server, |_| Duration::from_secs(6), 10)]);
+        crew.suffer(vec![silence::stopped_apart(&server, |_| Duration::from_secs(6), 8)]);
         crew.finish();
         keys_left(&server);
     }

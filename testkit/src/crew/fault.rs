@@ -12,7 +12,7 @@ use crate::{
 pub struct Fault<'a> {
     pub(super) name: &'static str,
     pub(super) hits_left: u64,
-    pub(super) strike: Box<dyn FnMut(&mut Crew) -> Struck + 'a>,
+    pub strike: Box<dyn FnMut(&mut Crew) -> Struck + 'a>,
 }
 
 impl<'a> Fault<'a> {

@@ -54,6 +54,16 @@ pub fn stopped(server: &RedisServer, span: Span, hits: u64) -> Fault<'_> {
     })
 }
 
+/// The same, and everybody has the time to be heard before the next fault strikes: two outages at once may cost a turn.
+pub fn stopped_apart(server: &RedisServer, span: Span, hits: u64) -> Fault<'_> {
+    let mut stopped = stopped(server, span, hits).strike;
+    Fault::new("the server was stopped", hits, move |crew| {
+        let struck = stopped(crew);
+        crew.rest(2 * crew.terms().shortest);
+        struck
+    })
+}
+
 /// CLIENT PAUSE: the server accepts requests and executes them later.
 pub fn paused(server: &RedisServer, span: Span, hits: u64) -> Fault<'_> {
     Fault::new("the server was paused", hits, move |crew| {
