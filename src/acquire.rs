@@ -10,7 +10,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 pub(crate) use self::attempt::Plan;
-use self::attempt::{Attempt, Queueing, Resolving};
+use self::attempt::{Attempt, Queueing};
 use crate::cancel::CancellationToken;
 use crate::error::{AcquireError, Fault, TryAcquireError};
 use crate::guard::Guard;
@@ -101,7 +101,7 @@ macro_rules! shown {
 /// ```
 #[must_use = "nothing is acquired until this is awaited"]
 pub struct Acquire {
-    attempt: Attempt<Resolving>,
+    attempt: Attempt<Acquiring>,
 }
 
 /// A try: await it, or wait on the spot with [`blocking`](TryAcquire::blocking). It resolves within 5 seconds, or by
@@ -128,7 +128,7 @@ pub struct Acquire {
 /// ```
 #[must_use = "nothing is tried until this is awaited"]
 pub struct TryAcquire {
-    attempt: Attempt<Resolving>,
+    attempt: Attempt<Acquiring>,
 }
 
 /// An acquire that resolves as soon as it has a ticket: await it, or wait on the spot with
@@ -264,7 +264,7 @@ impl Future for Enqueue {
 #[must_use = "the place in the queue is given up as soon as this is dropped"]
 pub struct Waiting {
     ticket: Ticket,
-    attempt: Attempt<Resolving>,
+    attempt: Attempt<Acquiring>,
 }
 
 shown!(Waiting);
@@ -289,7 +289,7 @@ impl Waiting {
     /// The future may be dropped at any time. It borrows nothing, so it can be awaited together with the wait itself.
     pub fn position(&self) -> Operation<Result<u64, Fault>> {
         let handle = self.attempt.plan.handle.clone();
-        let waiter = self.attempt.running().map(|Resolving(acquiring)| (acquiring.id, acquiring.lock.clone()));
+        let waiter = self.attempt.running().map(|acquiring| (acquiring.id, acquiring.lock.clone()));
         Operation::relayed(&self.attempt.plan.handle.wakers, async move {
             let Some((id, lock)) = waiter else { return Ok(0) };
             handle.position(&lock, id).await
@@ -299,7 +299,7 @@ impl Waiting {
     /// As everybody else sees it.
     #[cfg(feature = "operator")]
     pub(crate) fn wire_id(&self) -> String {
-        let id = self.attempt.running().map(|Resolving(acquiring)| acquiring.id);
+        let id = self.attempt.running().map(|acquiring| acquiring.id);
         id.map(|id| WireId::new(self.attempt.plan.handle.client_id(), id).as_str().to_owned()).unwrap_or_default()
     }
 

@@ -63,7 +63,6 @@ impl CancellationToken {
 }
 
 /// An acquire's view of its cancellation token.
-#[derive(Debug)]
 pub(crate) struct Cancelled {
     changed: UnlessForked<OwnedNotified>,
     cancellation: CancellationToken,

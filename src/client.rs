@@ -38,7 +38,7 @@ pub struct Client {
 
 impl std::fmt::Debug for Client {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Client").field("server", &self.target).field("id", self.handle.client_id()).finish()
+        f.debug_struct("Client").field("server", &self.target).field("id", &self.handle.client_id().as_str()).finish()
     }
 }
 

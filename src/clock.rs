@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 /// A moment on the local clock, in nanoseconds since boot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time(pub u64);
 
 #[cfg(any(target_os = "linux", target_os = "android"))]

@@ -14,7 +14,7 @@ use forkguard::atfork::Guard;
 use crate::blocking::poll_channel;
 
 /// A process.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Process(Guard);
 
 impl Process {
@@ -33,7 +33,6 @@ impl Process {
 
 /// A future that takes a mutex whenever it is polled or dropped, such as one of tokio's `Notify`. In a forked process it
 /// does neither: it is ready at once, and its memory is not given back.
-#[derive(Debug)]
 pub(crate) struct UnlessForked<F> {
     process: Process,
     /// None only while it is dropped.

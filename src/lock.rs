@@ -29,8 +29,8 @@ use crate::protocol::{Ticket, Token};
 pub struct Lock {
     pub(crate) handle: Arc<Handle>,
     pub(crate) spec: Arc<Spec>,
-    label: Arc<str>,
-    owner: Arc<str>,
+    pub(crate) label: Arc<str>,
+    pub(crate) owner: Arc<str>,
 }
 
 impl fmt::Debug for Lock {
@@ -136,18 +136,15 @@ impl Lock {
 
     async fn read_pages(&self) -> Result<LockState, Fault> {
         const PAGE: u32 = 500;
-        let mut state = LockState::default();
+        let mut queue = Vec::new();
         let mut after = None;
         loop {
             let page = self.handle.inspect(&self.spec.keys, after, PAGE).await?;
-            state.recovering_for = page.recovering_for;
-            state.holders = page.holder.into_iter().collect();
-            state.waiting = page.waiting;
             let more = page.queue.len() == PAGE as usize;
             after = page.queue.last().and_then(|waiter| Ticket::new(waiter.ticket)).or(after);
-            state.queue.extend(page.queue);
+            queue.extend(page.queue);
             if !more {
-                return Ok(state);
+                return Ok(LockState { queue, ..page });
             }
         }
     }

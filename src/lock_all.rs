@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::{Future, IntoFuture};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
@@ -52,8 +53,6 @@ use crate::run::{job_under, outcome};
 pub struct LockAll {
     locks: Vec<Lock>,
     timeout: Option<Duration>,
-    label: Option<String>,
-    owner: Option<String>,
     cancellation: Option<CancellationToken>,
 }
 
@@ -83,7 +82,7 @@ impl Client {
         }
         locks.sort_by(|one, other| one.name().cmp(other.name()));
         locks.dedup_by(|one, other| one.name() == other.name());
-        Ok(LockAll { locks, timeout: None, label: None, owner: None, cancellation: None })
+        Ok(LockAll { locks, timeout: None, cancellation: None })
     }
 }
 
@@ -97,13 +96,15 @@ impl LockAll {
 
     /// The label that others see at each of the locks, see [`Acquire::label`].
     pub fn label(mut self, label: impl Into<String>) -> Self {
-        self.label = Some(label.into());
+        let label: Arc<str> = label.into().into();
+        self.locks.iter_mut().for_each(|lock| lock.label = label.clone());
         self
     }
 
     /// The owner that others see at each of the locks, see [`Acquire::owner`].
     pub fn owner(mut self, owner: impl Into<String>) -> Self {
-        self.owner = Some(owner.into());
+        let owner: Arc<str> = owner.into().into();
+        self.locks.iter_mut().for_each(|lock| lock.owner = owner.clone());
         self
     }
 
@@ -189,12 +190,6 @@ impl LockAll {
                 return None;
             }
             acquire = acquire.timeout(left);
-        }
-        if let Some(label) = &self.label {
-            acquire = acquire.label(label);
-        }
-        if let Some(owner) = &self.owner {
-            acquire = acquire.owner(owner);
         }
         if let Some(cancellation) = &self.cancellation {
             acquire = acquire.cancelled_by(cancellation);

@@ -15,7 +15,6 @@ pub(crate) mod eventfd {
     use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
     use rustix::event::{EventfdFlags, eventfd};
 
-    #[derive(Debug)]
     pub(crate) struct Notifier(OwnedFd);
 
     impl Notifier {
@@ -43,11 +42,9 @@ pub(crate) mod pipe {
 
     /// It keeps the pipe open at both ends: a thread may notify when the one that slept has ended, and a write to a pipe
     /// without a reader raises SIGPIPE.
-    #[derive(Debug)]
     pub(crate) struct Notifier(PipeWriter, #[allow(dead_code)] Arc<PipeReader>);
 
     /// Is readable from a call on, until it is drained.
-    #[derive(Debug)]
     pub(crate) struct Notified(Arc<PipeReader>);
 
     impl Notifier {

@@ -13,9 +13,7 @@ use crate::error::ConnectError;
 use crate::guard::Guard;
 use crate::inspect::LockState;
 use crate::lock_all::AllGuard;
-use crate::protocol::{
-    Epoch, Inspected, LeaveRequest, LockKeys, Memory, Reply, Request, SCRIPTS, Token, Verb, Verdict, WireId,
-};
+use crate::protocol::{Epoch, LeaveRequest, LockKeys, Memory, Reply, Request, SCRIPTS, Token, Verb, Verdict, WireId};
 pub use crate::server::{Answer, Line, Place, Places};
 
 impl ClientBuilder {
@@ -65,14 +63,14 @@ impl Line {
         loop {
             let scan = vec!["SCAN", &cursor, "MATCH", &keys.keys[0], "COUNT", "1000"];
             let answers = self.ask(&[scan], within)?;
-            let [next, found] = answers[0].list() else { return Err(LookError::of(&answers[0])) };
-            let found = found.list().iter().filter_map(|key| match key {
+            let [next, found] = answers[0].items() else { return Err(LookError::of(&answers[0])) };
+            let found = found.items().iter().filter_map(|key| match key {
                 Answer::Text(key) => std::str::from_utf8(key).ok(),
                 _ => None,
             });
             names.extend(found.filter_map(|key| Some(LockKeys::of_lock(prefix, key)?.name.to_string())));
             match next.text() {
-                Some(next) if next != "0" => cursor = next,
+                Some(next) if next != "0" => cursor = next.into_owned(),
                 _ => return Ok(names),
             }
         }
@@ -151,15 +149,11 @@ impl Line {
 impl Seen {
     fn read(answer: &Answer) -> Result<Self, LookError> {
         let Answer::Text(packed) = answer else { return Err(LookError::of(answer)) };
-        let Some(Reply { common, verdict: Verdict::Inspect(Inspected { grants, token, holder, queue }) }) =
-            Reply::unpack(Verb::Inspect, packed)
-        else {
+        let Some(Reply { common, verdict: Verdict::Inspect(seen) }) = Reply::unpack(Verb::Inspect, packed) else {
             return Err(LookError::of(answer));
         };
-        let (waiting, recovering_for) = (common.waiting, common.recovering_for());
-        let state = LockState { holders: holder.into_iter().map(|it| *it).collect(), waiting, queue, recovering_for };
-        let (token, epoch) = (Token::on_wire(token), Epoch::on_wire(common.known.epoch));
-        Ok(Self { state, token, grants, epoch })
+        let (token, grants, epoch) = (Token::on_wire(seen.token), seen.grants, Epoch::on_wire(common.known.epoch));
+        Ok(Self { state: seen.state(&common), token, grants, epoch })
     }
 }
 
@@ -180,8 +174,8 @@ pub enum LookError {
 impl LookError {
     fn of(answer: &Answer) -> Self {
         match answer.error() {
-            Some(error) if error.starts_with("MOVED ") || error.starts_with("ASK ") => Self::Moved(error.to_owned()),
-            Some(error) => Self::Refused(error.to_owned()),
+            Some(error) if error.starts_with("MOVED ") || error.starts_with("ASK ") => Self::Moved(error.into_owned()),
+            Some(error) => Self::Refused(error.into_owned()),
             None => Self::Refused("its answer is not understood".to_owned()),
         }
     }

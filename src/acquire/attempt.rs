@@ -135,7 +135,7 @@ impl<T, F: Future<Output = Result<T, Failed>> + From<Acquiring> + Unpin> Attempt
 }
 
 /// Why an attempt failed, before its kind turns that into an error.
-pub(super) enum Failed {
+pub(crate) enum Failed {
     NotGranted(NotGranted),
     NotTaken(Duration),
     Invalid(InvalidOption),
@@ -154,41 +154,32 @@ impl From<InvalidOption> for Failed {
     }
 }
 
-/// An attempt under way, until its result.
-pub(super) struct Resolving(pub(super) Acquiring);
-
-impl From<Acquiring> for Resolving {
-    fn from(acquiring: Acquiring) -> Self {
-        Self(acquiring)
-    }
-}
-
-impl Future for Resolving {
+/// Until the result.
+impl Future for Acquiring {
     type Output = Result<Guard, Failed>;
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let acquiring = &mut self.0;
-        let result = match acquiring.result.as_mut() {
+        let result = match self.result.as_mut() {
             Some(result) => ready!(poll_channel(result, context)),
             None => return Poll::Ready(Err(Fault::Closed.into())),
         };
-        acquiring.result = None;
+        self.result = None;
         Poll::Ready(match result {
             Ok(Ok(armed)) => match armed.take() {
                 Ok(armed) => {
-                    acquiring.observed.granted(&armed.shared);
-                    Ok(Guard::new(armed, acquiring.handle.clone()))
+                    self.observed.granted(&armed.shared);
+                    Ok(Guard::new(armed, self.handle.clone()))
                 }
                 Err(lease) => {
-                    acquiring.observed.failed(&acquiring.lock, "not_taken");
+                    self.observed.failed(&self.lock, "not_taken");
                     Err(Failed::NotTaken(lease))
                 }
             },
             Ok(Err(why)) => {
-                acquiring.observed.not_granted(&acquiring.lock, &why);
+                self.observed.not_granted(&self.lock, &why);
                 Err(Failed::NotGranted(why))
             }
             Err(_) => {
-                acquiring.observed.failed(&acquiring.lock, "fault");
+                self.observed.failed(&self.lock, "fault");
                 Err(Fault::KeeperPanicked.into())
             }
         })
@@ -258,9 +249,8 @@ impl Future for Queueing {
             return Poll::Ready(Ok((ticket, acquiring)));
         }
         // No ticket will come: the keeper has sent the reason, or is gone.
-        let mut resolving = Resolving(acquiring);
-        let Poll::Ready(result) = resolving.poll_unpin(context) else {
-            self.0 = Some(resolving.0);
+        let Poll::Ready(result) = acquiring.poll_unpin(context) else {
+            self.0 = Some(acquiring);
             return Poll::Pending;
         };
         Poll::Ready(Err(result.err().unwrap_or_else(|| Fault::Closed.into())))

@@ -131,14 +131,14 @@ fn any_holder(lock: &Lock, is: impl Fn(&Holder) -> bool + Send + Sync + 'static)
     let (handle, keys) = (lock.handle.clone(), lock.spec.keys.clone());
     Operation::relayed(
         &lock.handle.wakers,
-        async move { Ok(handle.inspect(&keys, None, 0).await?.holder.iter().any(is)) },
+        async move { Ok(handle.inspect(&keys, None, 0).await?.holders.iter().any(is)) },
     )
 }
 
 /// Whether the server says that this lease holds the lock, and may be renewed.
 async fn is_held(handle: &Handle, shared: &Shared) -> Result<bool, Fault> {
-    let holder = handle.inspect(&shared.spec.keys, None, 0).await?.holder;
-    Ok(holder.is_some_and(|holder| holder.id == shared.id_seen() && holder.token == shared.token.get()))
+    let holders = handle.inspect(&shared.spec.keys, None, 0).await?.holders;
+    Ok(holders.iter().any(|holder| holder.id == shared.id_seen() && holder.token == shared.token.get()))
 }
 
 /// The least time between two writes of [`refresh`].

@@ -53,8 +53,8 @@ impl Keeper {
                 self.routes.handle(Time::now(), routes::Event::Send { slot, request, call });
             }
             Effect::Replicate { request, keys, replicas, within } => {
-                let event = routes::Event::Replicate { slot, request, keys, replicas, within };
-                self.routes.handle(Time::now(), event);
+                let question = routes::ReplicaQuestion { slot, request, keys, replicas, within };
+                self.routes.handle(Time::now(), routes::Event::Replicate(question));
             }
             Effect::Patience(patience) => self.routes.handle(Time::now(), routes::Event::Patience { slot, patience }),
             Effect::Reconnect => self.routes.handle(Time::now(), routes::Event::GiveUp { slot }),

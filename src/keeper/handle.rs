@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::inbox::Outbox;
 use super::lock;
-use super::machine::{Asked, Command, Id, Mode, NotGranted, Page, Question, Release, Renewal};
+use super::machine::{Asked, Command, Id, Mode, NotGranted, Question, Release, Renewal};
 use super::network::SetUp;
 use super::observe;
 use super::questions::Asker;
@@ -17,7 +17,7 @@ use crate::clock::Time;
 use crate::error::Fault;
 use crate::fork::Process;
 use crate::history::History;
-use crate::inspect::BreakOutcome;
+use crate::inspect::{BreakOutcome, LockState};
 use crate::options::Spec;
 use crate::protocol::{About, ClientId, LockKeys, Names, Ticket, Token};
 use crate::wakers::Wakers;
@@ -59,7 +59,7 @@ pub(crate) enum Message {
 }
 
 /// The client and its process, for whom it asked for a lease, and when.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Origin {
     pub(crate) client: ClientId,
     pub(crate) process: Process,
@@ -105,12 +105,6 @@ pub(crate) struct Handle {
     /// For the secrets of acquires.
     pub(crate) names: Names,
     end: Arc<End>,
-}
-
-impl std::fmt::Debug for Handle {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Handle").field("client", &self.client).finish_non_exhaustive()
-    }
 }
 
 impl Handle {
@@ -168,7 +162,12 @@ impl Handle {
     }
 
     /// This many waiters after the ticket `after`, and the holder.
-    pub(crate) async fn inspect(&self, keys: &Arc<LockKeys>, after: Option<Ticket>, count: u32) -> Result<Page, Fault> {
+    pub(crate) async fn inspect(
+        &self,
+        keys: &Arc<LockKeys>,
+        after: Option<Ticket>,
+        count: u32,
+    ) -> Result<LockState, Fault> {
         self.question(&keys.name, Question::Inspect { keys: keys.clone(), after, count }, Asker::Page).await?
     }
 
@@ -262,7 +261,6 @@ impl Drop for Handle {
 }
 
 /// An acquire under way. If it is dropped, the waiter leaves the queue, or the grant is released.
-#[derive(Debug)]
 pub(crate) struct Acquiring {
     pub(crate) id: Id,
     pub(crate) lock: Arc<str>,

@@ -44,12 +44,6 @@ struct Channel<T> {
     notifier: Notifier,
 }
 
-impl<T> std::fmt::Debug for Outbox<T> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Outbox").finish_non_exhaustive()
-    }
-}
-
 impl<T> Clone for Outbox<T> {
     fn clone(&self) -> Self {
         Self(self.0.clone())

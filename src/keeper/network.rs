@@ -125,7 +125,8 @@ impl Network {
         node: Option<Node>,
         work: impl FnOnce(&Endpoint) -> Result<Finished, ConnectError> + Send + 'static,
     ) {
-        let endpoint = endpoint(&self.target, node.as_ref());
+        let server = &self.target.servers()[0];
+        let endpoint = node.map_or_else(|| server.clone(), |node| server.at(&node));
         let address = endpoint.to_string();
         if let Err(error) = spawn(self.outbox.clone(), line, move || work(&endpoint)) {
             let cause = format!("no thread to connect on: {error}").into();
@@ -218,16 +219,4 @@ fn spawn(
         // The keeper may have ended.
         let _ = outbox.send(Message::SetUp(SetUp { line, outcome }));
     })
-}
-
-fn endpoint(target: &Target, node: Option<&Node>) -> Endpoint {
-    match (target, node) {
-        (Target::Server(server), _) => server.clone(),
-        (Target::Sentinel(sentinels), Some(node)) => sentinels.master_at(node),
-        (Target::Sentinel(sentinels), None) => sentinels.master_at(&Node::default()),
-        (Target::Cluster(seeds), node) => match node {
-            Some(node) => seeds[0].at(node),
-            None => seeds[0].clone(),
-        },
-    }
 }

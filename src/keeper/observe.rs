@@ -42,7 +42,6 @@ pub(crate) fn describe() {
 // ---- for callers ----
 
 /// An acquire, from its first poll until it is resolved or dropped.
-#[derive(Debug)]
 pub(crate) struct Wait {
     span: Span,
     #[cfg(feature = "metrics")]
@@ -92,7 +91,6 @@ impl Wait {
 }
 
 /// A guard, until it is dropped.
-#[derive(Debug)]
 pub(crate) struct Hold {
     pub(crate) span: Span,
     #[cfg(feature = "metrics")]

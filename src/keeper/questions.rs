@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::machine::{Outcome, Page, QuestionId, Release, Renewal};
+use super::machine::{Outcome, QuestionId, Release, Renewal};
 use super::observe;
 use super::shared::Shared;
 use crate::error::Fault;
 use crate::history::History;
-use crate::inspect::BreakOutcome;
+use crate::inspect::{BreakOutcome, LockState};
 use crate::memory::GiveBack as _;
 
 /// The caller that awaits the answer to a question, in the type of its verb.
@@ -19,7 +19,7 @@ pub(crate) enum Asker {
     Renewal(oneshot::Sender<Result<Renewal, Fault>>),
     /// The caller of a drop awaits no answer.
     Release(Arc<Shared>, Option<oneshot::Sender<Release>>),
-    Page(oneshot::Sender<Result<Page, Fault>>),
+    Page(oneshot::Sender<Result<LockState, Fault>>),
     Break(oneshot::Sender<Result<BreakOutcome, Fault>>),
     History(oneshot::Sender<Result<History, Fault>>),
     /// With the number of machines whose answers are awaited.

@@ -21,7 +21,6 @@ use crate::protocol::{Ticket, Token, WireId};
 use crate::wakers::Wakers;
 
 /// A lease as the keeper, the guard and views see it.
-#[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) spec: Arc<Spec>,
     pub(crate) id: Id,
@@ -48,7 +47,7 @@ pub(crate) struct Shared {
 
 /// Something that callers await. `Notify` has a lock, which each caller that awaits it takes. So the waker thread
 /// notifies them, and not the keeper (I12 of `docs/guarantees.md`).
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Change {
     awaited: AtomicU32,
     notify: Notify,
@@ -248,7 +247,6 @@ impl Shared {
 }
 
 /// A lease on its way to a caller, and in its guard. If it is dropped, it releases the lock.
-#[derive(Debug)]
 pub(crate) struct Armed {
     pub(crate) shared: Arc<Shared>,
     messages: Outbox<Message>,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 /// The keys of one lock, in the order in which the scripts declare them. All of them share one hash slot.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct LockKeys {
     pub(crate) name: Arc<str>,
     pub(crate) keys: [String; 2],

@@ -21,10 +21,12 @@ pub(crate) use names::Names;
 pub(crate) use push::{Push, PushKind};
 pub(crate) use refusal::Refusal;
 #[cfg(test)]
+pub(crate) use reply::Inspected;
+#[cfg(test)]
 pub(crate) use reply::Plain;
 pub(crate) use reply::{
-    AcquireVerdict, BreakVerdict, Common, HeartbeatVerdict, Inspected, OwnLease, ReleaseVerdict, RenewVerdict, Reply,
-    Value, Verdict,
+    AcquireVerdict, BreakVerdict, Common, HeartbeatVerdict, OwnLease, ReleaseVerdict, RenewVerdict, Reply, Value,
+    Verdict,
 };
 #[cfg(any(test, feature = "testing", feature = "operator"))]
 pub(crate) use request::Verb;

@@ -18,7 +18,7 @@ use super::memory::{Known, Seat};
 use super::request::Verb;
 use super::stamps::{Ticket, Token};
 use crate::history::History;
-use crate::inspect::{Holder, QueuedWaiter};
+use crate::inspect::{Holder, LockState, QueuedWaiter};
 
 /// The reply to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,6 +128,13 @@ pub(crate) struct Inspected {
     pub(crate) token: Option<Token>,
     pub(crate) holder: Option<Box<Holder>>,
     pub(crate) queue: Vec<QueuedWaiter>,
+}
+
+impl Inspected {
+    pub(crate) fn state(self, common: &Common) -> LockState {
+        let holders = self.holder.into_iter().map(|holder| *holder).collect();
+        LockState { holders, waiting: common.waiting, queue: self.queue, recovering_for: common.recovering_for() }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]

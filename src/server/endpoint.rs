@@ -53,8 +53,6 @@ pub(crate) struct Endpoint {
     pub(super) database: i64,
     /// Without user and password, for messages.
     pub(super) address: String,
-    /// The digests of the scripts.
-    pub(super) digests: Arc<[String]>,
     /// Which authorities to trust and which certificate to show, if the connection is encrypted.
     #[cfg(feature = "tls")]
     pub(super) tls: crate::Tls,
@@ -112,7 +110,6 @@ impl Endpoint {
             address,
             login: None,
             database: 0,
-            digests: digests(),
             #[cfg(feature = "tls")]
             tls: crate::Tls::new(),
         }

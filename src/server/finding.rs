@@ -14,11 +14,6 @@ impl Sentinels {
         self.sentinels.iter().filter_map(Endpoint::node).collect()
     }
 
-    /// The master at this address, with the user of the URL.
-    pub(crate) fn master_at(&self, node: &Node) -> Endpoint {
-        self.master.at(node)
-    }
-
     /// The master, as this sentinel knows it. Blocks at most until the deadline.
     pub(crate) fn ask(&self, sentinel: &Node, deadline: Time) -> Result<Node, ConnectError> {
         self.sentinels.first().unwrap_or(&self.master).at(sentinel).master(&self.name, deadline)
@@ -48,10 +43,10 @@ impl Endpoint {
     pub(crate) fn slots(&self, deadline: Time) -> Result<SlotMap, ConnectError> {
         let reply = self.ask_once(&["CLUSTER", "SLOTS"], deadline)?;
         // It may hear of the others at any moment.
-        let cause = || "it knows no node that serves slots".to_owned();
+        let cause = "it knows no node that serves slots";
         SlotMap::parse(&reply, self)
             .filter(|map| map.nodes().next().is_some())
-            .ok_or_else(|| ConnectError::NotReady { address: self.to_string(), cause: cause().into() })
+            .ok_or_else(|| ConnectError::NotReady { address: self.to_string(), cause: cause.into() })
     }
 
     fn ask_once(&self, question: &[&str], deadline: Time) -> Result<Value<'static>, ConnectError> {

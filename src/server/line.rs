@@ -11,51 +11,17 @@ use crate::clock::Time;
 use crate::error::ConnectError;
 
 /// What a server answered, or sent by itself.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
-    /// Nothing.
-    Nil,
-    /// A number.
-    Int(i64),
-    /// A text, which need not be UTF-8.
-    Text(Vec<u8>),
-    /// The server's error.
-    Error(String),
-    /// An array, a set, or a map as a list of keys and values in turn.
-    List(Vec<Answer>),
-}
+pub type Answer = Value<'static>;
 
-impl Answer {
-    /// The text, if it is one.
-    pub fn text(&self) -> Option<String> {
-        if let Answer::Text(text) = self { Some(String::from_utf8_lossy(text).into_owned()) } else { None }
-    }
-
+impl Value<'_> {
     /// The number, if it is one or a text of digits.
-    pub fn int(&self) -> Option<i64> {
-        if let Answer::Int(number) = self { Some(*number) } else { self.text()?.parse().ok() }
-    }
-
-    /// The server's error, if it is one.
-    pub fn error(&self) -> Option<&str> {
-        if let Answer::Error(error) = self { Some(error) } else { None }
+    pub fn number(&self) -> Option<i64> {
+        if let Value::Int(number) = self { Some(*number) } else { self.text()?.parse().ok() }
     }
 
     /// The parts, or none if it has no parts.
-    pub fn list(&self) -> &[Answer] {
-        if let Answer::List(items) = self { items } else { &[] }
-    }
-}
-
-impl From<Value<'_>> for Answer {
-    fn from(value: Value<'_>) -> Self {
-        match value {
-            Value::Nil => Answer::Nil,
-            Value::Int(number) => Answer::Int(number),
-            Value::Text(text) => Answer::Text(text.into_owned()),
-            Value::Error(error) => Answer::Error(String::from_utf8_lossy(&error).into_owned()),
-            Value::List(items) | Value::Push(items) => Answer::List(items.into_iter().map(Answer::from).collect()),
-        }
+    pub fn items(&self) -> &[Self] {
+        if let Value::List(items) | Value::Push(items) = self { items } else { &[] }
     }
 }
 
@@ -182,8 +148,7 @@ impl Line {
     /// [`ConnectError`] if the connection broke. It is of no use then.
     pub fn ask(&mut self, commands: &[Vec<&str>], within: Duration) -> Result<Vec<Answer>, ConnectError> {
         let answers = self.stream.ask(commands, |_, _| false, Time::now() + within);
-        let answers = answers.map_err(|broken| self.place.0.explain_broken(&broken))?;
-        Ok(answers.into_iter().map(Answer::from).collect())
+        answers.map_err(|broken| self.place.0.explain_broken(&broken))
     }
 
     /// The next message of a subscription. None if there was none within this time.
@@ -193,7 +158,7 @@ impl Line {
     pub fn message(&mut self, within: Duration) -> Result<Option<Answer>, ConnectError> {
         let mut heard = None;
         let conversed = self.stream.converse(Time::now() + within, |stream| {
-            heard = stream.frames.next()?.map(|frame| Answer::from(frame.into_owned()));
+            heard = stream.frames.next()?.map(Value::into_owned);
             Ok(heard.is_some())
         });
         match conversed {

@@ -4,6 +4,9 @@
 //! size. Here the end of a frame is searched once, however small the pieces in which it arrives, within bounds for its
 //! size, its depth and the number of its elements; then it is read without copying its texts.
 
+// For operators' tools.
+#![cfg_attr(not(feature = "operator"), allow(unreachable_pub))]
+
 use std::borrow::Cow;
 use std::fmt;
 
@@ -23,8 +26,10 @@ const LARGE: usize = 256 << 10;
 
 /// A part of a frame, as far as fairlock distinguishes them.
 #[derive(Clone, PartialEq)]
-pub(crate) enum Value<'a> {
+pub enum Value<'a> {
+    /// Nothing.
     Nil,
+    /// A number.
     Int(i64),
     /// Text of any kind, and numbers that do not fit: as they were sent.
     Text(Cow<'a, [u8]>),
@@ -63,12 +68,13 @@ impl Value<'_> {
         }
     }
 
-    pub(super) fn text(&self) -> Option<Cow<'_, str>> {
+    /// The text, if it is one.
+    pub fn text(&self) -> Option<Cow<'_, str>> {
         if let Value::Text(text) = self { Some(String::from_utf8_lossy(text)) } else { None }
     }
 
     /// The server's message, if this is an error.
-    pub(super) fn error(&self) -> Option<Cow<'_, str>> {
+    pub fn error(&self) -> Option<Cow<'_, str>> {
         if let Value::Error(text) = self { Some(String::from_utf8_lossy(text)) } else { None }
     }
 }

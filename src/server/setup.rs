@@ -4,7 +4,9 @@
 //! the previous connection, so that none of its requests is executed late (I10 of `docs/guarantees.md`), loads the
 //! scripts, asks which rights this user lacks, and subscribes.
 
-use super::endpoint::Endpoint;
+use std::io;
+
+use super::endpoint::{Endpoint, digests};
 use super::refusals::{Meaning, meaning};
 use super::resp::Value;
 use super::rights;
@@ -101,7 +103,7 @@ impl Endpoint {
         let tries = commands.len();
         commands.extend([question.iter().map(String::as_str).collect(), vec!["EVALSHA", &unknown, "0"]]);
         commands.extend(channel.map(|channel| vec!["SUBSCRIBE", channel]));
-        let replies = self.ask(&mut stream, &commands, deadline)?;
+        let replies = stream.ask(&commands, |_, _| false, deadline).map_err(|broken| self.explain_broken(&broken))?;
         self.settled(&replies[0])?;
         if let Some(refused) = replies.get(tries + 2).and_then(Value::error) {
             return Err(self.explain_line(&refused));
@@ -123,7 +125,7 @@ impl Endpoint {
             shards: version >= 7,
             warning: eviction(&memory),
         };
-        Ok((Wire::new(stream, self.digests.clone(), renewed_at), facts))
+        Ok((Wire::new(stream, digests(), renewed_at), facts))
     }
 
     /// A second connection to the same server, for WAIT, and the run of the server that it leads to. It
@@ -132,7 +134,7 @@ impl Endpoint {
         let logged_in = self.log_in(&[vec!["CLIENT", "ID"], vec!["INFO", "server"]], deadline)?;
         let run = Previous::of(&logged_in.answers[0], &logged_in.answers[1].text().unwrap_or_default());
         let facts = Facts { address: self.to_string(), run, ..Facts::default() };
-        Ok((Wire::new(logged_in.stream, self.digests.clone(), logged_in.renewed_at), facts))
+        Ok((Wire::new(logged_in.stream, digests(), logged_in.renewed_at), facts))
     }
 
     /// A connection that is logged in, and the answers to these questions. Every reply is there, even if it is an
@@ -156,7 +158,8 @@ impl Endpoint {
         let asked = commands.len();
         commands.extend_from_slice(questions);
 
-        let mut stream = self.dial(deadline)?;
+        let socket = self.at.dial(deadline).map_err(|error| self.unreachable(&error))?;
+        let mut stream = self.encrypt(Stream::new(socket))?;
         self.shake_hands(&mut stream, deadline)?;
         // After the first refusal the server may not answer the others.
         let refused = |index, reply: &Value<'_>| index < needed && reply.error().is_some();
@@ -167,23 +170,6 @@ impl Endpoint {
         }
         let user = credentials.map_or_else(|| "default".to_owned(), |credentials| credentials.user);
         Ok(LoggedIn { stream, answers: replies.split_off(asked), user, renewed_at })
-    }
-
-    fn dial(&self, deadline: Time) -> Result<Stream, ConnectError> {
-        match self.at.dial(deadline) {
-            Ok(socket) => self.encrypt(Stream::new(socket)),
-            Err(error) => Err(self.unreachable(&error.into())),
-        }
-    }
-
-    /// Asks over a connection that is logged in.
-    fn ask(
-        &self,
-        stream: &mut Stream,
-        commands: &[Vec<&str>],
-        deadline: Time,
-    ) -> Result<Vec<Value<'static>>, ConnectError> {
-        stream.ask(commands, |_, _| false, deadline).map_err(|broken| self.explain_broken(&broken))
     }
 
     /// A temporary refusal (BUSY, LOADING) is an error, after which connecting is tried again. A permanent one (NOPERM)
@@ -240,17 +226,15 @@ impl Endpoint {
         let (address, cause) = (self.address.clone(), broken.to_string().into());
         match broken {
             Broken::Garbage(_) | Broken::OutOfStep(_) => ConnectError::NotRedis { address, cause },
-            Broken::Socket(_) => self.explain_encryption(broken).unwrap_or_else(|| self.unreachable(broken)),
+            Broken::Socket(error) => self.explain_encryption(broken).unwrap_or_else(|| self.unreachable(error)),
         }
     }
 
-    fn unreachable(&self, broken: &Broken) -> ConnectError {
-        match broken {
-            broken if broken.is_silence() => ConnectError::silent(self.address.clone()),
-            Broken::Socket(error) => {
-                ConnectError::Unreachable { address: self.address.clone(), cause: Cause::of_io(error) }
-            }
-            broken => ConnectError::Unreachable { address: self.address.clone(), cause: broken.to_string().into() },
+    fn unreachable(&self, error: &io::Error) -> ConnectError {
+        let address = self.address.clone();
+        match error.kind() {
+            io::ErrorKind::TimedOut => ConnectError::silent(address),
+            _ => ConnectError::Unreachable { address, cause: Cause::of_io(error) },
         }
     }
 }

@@ -121,15 +121,19 @@ impl Target {
         endpoints(nodes, SERVER_PORT, encrypted).map(Target::Cluster)
     }
 
+    /// The servers that have the locks, or know where they are: not the sentinels.
+    pub(crate) fn servers(&self) -> &[Endpoint] {
+        match self {
+            Target::Server(server) => std::slice::from_ref(server),
+            Target::Sentinel(sentinels) => std::slice::from_ref(&sentinels.master),
+            Target::Cluster(seeds) => seeds,
+        }
+    }
+
     /// Whether its connections are encrypted.
     #[cfg(feature = "tls")]
     pub(crate) fn is_encrypted(&self) -> bool {
-        let endpoint = match self {
-            Target::Server(server) => Some(server),
-            Target::Sentinel(sentinels) => Some(&sentinels.master),
-            Target::Cluster(seeds) => seeds.first(),
-        };
-        endpoint.is_some_and(|endpoint| endpoint.encrypted)
+        self.servers().first().is_some_and(|server| server.encrypted)
     }
 
     /// Certificates for all servers, sentinels among them. Their connections are encrypted.
@@ -154,14 +158,10 @@ impl Target {
 
     /// The login that a program was asked for, or set.
     pub(crate) fn login(&self) -> Option<&Login> {
-        match self {
-            Target::Server(server) => server.login.as_ref(),
-            Target::Sentinel(sentinels) => sentinels.master.login.as_ref(),
-            Target::Cluster(seeds) => seeds.first()?.login.as_ref(),
-        }
+        self.servers().first()?.login.as_ref()
     }
 
-    /// The login at the servers that have the locks, or know where they are, not at sentinels.
+    /// The login at the servers.
     pub(crate) fn set_login(&mut self, login: &Login) {
         let servers = match self {
             Target::Server(server) => std::slice::from_mut(server),
@@ -265,15 +265,10 @@ mod tests {
         for url in ["redis://h", "redis+cluster://h,i", "redis+sentinel://h/m"] {
             let mut target = Target::parse(url).unwrap();
             target.set_login(&Login::Known(Credentials::new("u", "p")));
-            let servers = match &target {
-                Target::Server(server) => std::slice::from_ref(server),
-                Target::Cluster(seeds) => seeds,
-                Target::Sentinel(sentinels) => {
-                    assert_eq!(login_of(&sentinels.sentinels[0]), None);
-                    std::slice::from_ref(&sentinels.master)
-                }
-            };
-            for server in servers {
+            if let Target::Sentinel(sentinels) = &target {
+                assert_eq!(login_of(&sentinels.sentinels[0]), None);
+            }
+            for server in target.servers() {
                 assert_eq!(login_of(server), login("u", "p"), "{url}");
             }
         }

@@ -123,9 +123,6 @@ impl Wire {
 
     /// Writes what is queued. False if the socket takes no more for now.
     pub(crate) fn flush(&mut self) -> Result<bool, Arc<str>> {
-        if !self.stream.wants_write() {
-            return Ok(true);
-        }
         self.stream.flush().map_err(|error| Broken::from(error).to_string().into())
     }
 

@@ -126,12 +126,6 @@ enum Watch {
     Looks,
 }
 
-impl std::fmt::Debug for Wakers {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Wakers").finish_non_exhaustive()
-    }
-}
-
 impl Wakers {
     fn start() -> std::io::Result<Arc<Self>> {
         let threads = Threads { state: Mutex::default(), due: Condvar::new(), behind: Condvar::new() };

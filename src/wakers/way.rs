@@ -10,7 +10,6 @@ use futures_util::task::AtomicWaker;
 use super::{Due, Wakers};
 
 /// The way to a caller's waker.
-#[derive(Debug)]
 pub(super) struct WakerProxy {
     wakers: Arc<Wakers>,
     caller: AtomicWaker,
@@ -38,7 +37,6 @@ impl Wake for WakerProxy {
 }
 
 /// How a future that waits for a keeper wakes its caller: always by the waker thread.
-#[derive(Debug)]
 pub(crate) struct Way {
     wakers: Arc<Wakers>,
     /// With the waker that leads to it. None before the first poll.

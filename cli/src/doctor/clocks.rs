@@ -20,8 +20,8 @@ pub(crate) fn read(node: &mut Node) {
         let before = since_epoch();
         let answer = node.ask_one(&["TIME"]);
         let after = since_epoch();
-        let [seconds, micros] = answer.list() else { return };
-        let Some((seconds, micros)) = seconds.int().zip(micros.int()) else { return };
+        let [seconds, micros] = answer.items() else { return };
+        let Some((seconds, micros)) = seconds.number().zip(micros.number()) else { return };
         let (offset, either_way) =
             (seconds as f64 + micros as f64 / 1e6 - (before + after) / 2.0, (after - before) / 2.0);
         if node.clock.is_none_or(|(_, known)| either_way < known) {

@@ -50,12 +50,13 @@ fn behind_sentinels(sentinels: &[Place], name: &str, login: &Place, user: &str, 
         let replied =
             node.ask(&[vec!["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name], vec!["SENTINEL", "REPLICAS", name]]);
         let [master, known] = &replied[..] else { continue };
-        if let [host, port] = master.list()
-            && let Some(address) = host.text().zip(port.int().and_then(|port| u16::try_from(port).ok()))
+        if let [host, port] = master.items()
+            && let Some(address) =
+                host.text().map(Into::into).zip(port.number().and_then(|port| u16::try_from(port).ok()))
         {
             masters.entry(address).or_default().push(place);
         }
-        replicas.extend(known.list().iter().filter_map(|replica| {
+        replicas.extend(known.items().iter().filter_map(|replica| {
             let fields = Fields::of_pairs(replica);
             Some((fields.get("ip")?.to_owned(), fields.get("port")?.parse().ok()?))
         }));
@@ -163,10 +164,10 @@ fn of_cluster(seeds: &[Place], user: &str, lease: Duration) -> Found {
         return Found { kind: "cluster", nodes: seen, findings, is_cluster: true };
     };
     findings.extend(cluster_state(&slots, &info));
-    let ranges = slots.list().iter().filter_map(|range| range.list().get(2..));
-    let address = |node: &Answer| match node.list() {
+    let ranges = slots.items().iter().filter_map(|range| range.items().get(2..));
+    let address = |node: &Answer| match node.items() {
         [host, port, ..] => {
-            Some(asked.at(&host.text().filter(|host| host != "?").unwrap_or_default(), port.int()?.try_into().ok()?))
+            Some(asked.at(&host.text().filter(|host| host != "?").unwrap_or_default(), port.number()?.try_into().ok()?))
         }
         _ => None,
     };
@@ -210,10 +211,10 @@ fn of_cluster(seeds: &[Place], user: &str, lease: Duration) -> Found {
 
 fn cluster_state(slots: &Answer, info: &Answer) -> Vec<Finding> {
     let served: i64 = slots
-        .list()
+        .items()
         .iter()
-        .filter_map(|range| match range.list() {
-            [first, last, ..] => Some(last.int()? - first.int()? + 1),
+        .filter_map(|range| match range.items() {
+            [first, last, ..] => Some(last.number()? - first.number()? + 1),
             _ => None,
         })
         .sum();

@@ -71,7 +71,7 @@ impl Node {
                 questions.extend(SETTINGS.map(|setting| vec!["CONFIG", "GET", setting]));
                 let answers = node.ask(&questions);
                 // Sentinels have users of their own. A user without rights may not even ask for its name.
-                node.user = answers.first().and_then(Answer::text).unwrap_or(node.user);
+                node.user = answers.first().and_then(Answer::text).map_or(node.user, Into::into);
                 node.info = Fields::of_info(answers.get(1));
                 node.config = Fields::of_config(answers.get(2..).unwrap_or_default());
             }
@@ -155,8 +155,8 @@ impl Fields {
     }
 
     fn of_config(answers: &[Answer]) -> Self {
-        let pairs = answers.iter().filter_map(|answer| match answer.list() {
-            [name, value, ..] => Some((name.text()?, value.text()?)),
+        let pairs = answers.iter().filter_map(|answer| match answer.items() {
+            [name, value, ..] => Some((name.text()?.into_owned(), value.text()?.into_owned())),
             _ => None,
         });
         Self(pairs.collect())
@@ -164,7 +164,10 @@ impl Fields {
 
     /// Names and values in turn, as sentinels describe a server.
     pub(crate) fn of_pairs(answer: &Answer) -> Self {
-        let pairs = answer.list().chunks_exact(2).filter_map(|pair| Some((pair[0].text()?, pair[1].text()?)));
+        let pairs = answer
+            .items()
+            .chunks_exact(2)
+            .filter_map(|pair| Some((pair[0].text()?.into_owned(), pair[1].text()?.into_owned())));
         Self(pairs.collect())
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::clock::Time;
 use crate::error::{ConnectError, Fault, LostReason};
 use crate::history::History;
-use crate::inspect::{BreakOutcome, Holder, QueuedWaiter};
+use crate::inspect::{BreakOutcome, Holder, LockState};
 use crate::options::Spec;
 use crate::protocol::{About, Id, LockKeys, Push, Refusal, Reply, Request, Ticket, Token};
 
@@ -218,7 +218,7 @@ pub(crate) enum Outcome {
     Position(Result<u64, Fault>),
     Renewal(Result<Renewal, Fault>),
     Release(Release),
-    Page(Result<Page, Fault>),
+    Page(Result<LockState, Fault>),
     Break(Result<BreakOutcome, Fault>),
     History(Result<History, Fault>),
     Closed,
@@ -239,13 +239,4 @@ pub(crate) enum Release {
     Lost(LostReason),
     /// The release may or may not have reached the server.
     Unknown(Option<Arc<str>>),
-}
-
-/// One page of an inspection.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Page {
-    pub(crate) holder: Option<Holder>,
-    pub(crate) waiting: u64,
-    pub(crate) recovering_for: Option<Duration>,
-    pub(crate) queue: Vec<QueuedWaiter>,
 }

@@ -22,7 +22,7 @@ const ASKING: u64 = 4;
 /// The least time between two heartbeats, when the clocks disagree about the end of a lease.
 const SPACING: Duration = Duration::from_millis(20);
 
-#[derive(Debug, Clone, Hash)]
+#[derive(Debug, Clone, Default, Hash)]
 pub(in crate::keeper) struct LockMachine {
     pub(in crate::keeper) keys: Arc<LockKeys>,
     pub(in crate::keeper) waiters: BTreeMap<Id, Waiter>,
@@ -47,23 +47,7 @@ pub(in crate::keeper) struct LockMachine {
 
 impl LockMachine {
     pub(super) fn new(keys: Arc<LockKeys>) -> Self {
-        Self {
-            keys,
-            waiters: BTreeMap::new(),
-            leases: BTreeMap::new(),
-            releases: BTreeMap::new(),
-            order: BTreeSet::new(),
-            liveness: Duration::ZERO,
-            buffer: Duration::ZERO,
-            known: Known::default(),
-            keep: Duration::ZERO,
-            lease_until: Time(0),
-            recover_until: Time(0),
-            slow: 1,
-            answered: None,
-            heartbeat: None,
-            heartbeat_sent: Time(0),
-        }
+        Self { keys, slow: 1, ..Self::default() }
     }
 
     pub(super) fn name(&self) -> &Arc<str> {
@@ -157,7 +141,8 @@ impl LockMachine {
             }
             HeartbeatVerdict::Alive { rank: Some(rank) } => {
                 self.kept_alive(sent);
-                self.rank_first(rank, core.now);
+                let first = self.order.first().and_then(|(_, first)| self.waiters.get_mut(first));
+                first.into_iter().for_each(|waiter| waiter.rank = Some((rank, core.now)));
             }
             HeartbeatVerdict::Alive { rank: None } => {}
         }
@@ -173,15 +158,6 @@ impl LockMachine {
         if let Some(fault) = fault {
             let waiters: Vec<Id> = self.waiters.keys().copied().collect();
             waiters.into_iter().for_each(|id| self.fail(core, id, NotGranted::Fault(fault.clone())));
-        }
-    }
-
-    /// The first waiter of this client has this rank.
-    fn rank_first(&mut self, rank: u64, now: Time) {
-        if let Some((_, first)) = self.order.first()
-            && let Some(waiter) = self.waiters.get_mut(first)
-        {
-            waiter.rank = Some((rank, now));
         }
     }
 

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use self::api::{
-    Asked, Command, Effect, Event, Mode, NotGranted, Outcome, Page, Question, QuestionId, Release, Renewal, RequestId,
+    Asked, Command, Effect, Event, Mode, NotGranted, Outcome, Question, QuestionId, Release, Renewal, RequestId,
 };
 pub(in crate::keeper) use self::core::{Core, Sent, Timer, What};
 use self::kept::Kept;
@@ -257,7 +257,7 @@ impl Machine {
             (What::Leave(ids), Verdict::Leave) => lock.on_leave(core, &ids, &common),
             (What::Question(question), Verdict::Inspect(seen)) => {
                 lock.go_on(core, &common);
-                self.on_inspected(question, &common, seen);
+                self.answer_question(question, Outcome::Page(Ok(seen.state(&common))));
             }
             (What::Question(question), Verdict::Break(verdict)) => {
                 lock.go_on(core, &common);
@@ -265,7 +265,7 @@ impl Machine {
             }
             (What::Question(question), Verdict::History(history)) => {
                 lock.go_on(core, &common);
-                self.on_history(question, history);
+                self.answer_question(question, Outcome::History(Ok(history)));
             }
             // The wire reads a reply in the type of its request: no server can bring this about.
             (what, _) => {

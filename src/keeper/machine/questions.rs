@@ -1,11 +1,10 @@
 //! Callers' questions, each of which ends with one answer. A lease answers those about itself.
 
 use super::waiter::Waiter;
-use super::{ANSWER_TIMEOUT, Id, Machine, Outcome, Page, Question, QuestionId, Release, Renewal, Timer, What};
+use super::{ANSWER_TIMEOUT, Id, Machine, Outcome, Question, QuestionId, Release, Renewal, Timer, What};
 use crate::error::{Fault, LostReason};
-use crate::history::History;
 use crate::inspect::BreakOutcome;
-use crate::protocol::{BreakRequest, BreakVerdict, Common, HistoryRequest, InspectRequest, Inspected, Request};
+use crate::protocol::{BreakRequest, BreakVerdict, HistoryRequest, InspectRequest, Request};
 
 impl Machine {
     pub(super) fn ask(&mut self, number: QuestionId, question: Question) {
@@ -73,9 +72,7 @@ impl Machine {
     }
 
     pub(super) fn on_position(&mut self, question: QuestionId, position: u64) {
-        if self.end_question(question).is_some() {
-            self.core.answer(question, Outcome::Position(Ok(position)));
-        }
+        self.answer_question(question, Outcome::Position(Ok(position)));
     }
 
     /// The server has given this waiter no place: it has failed, or it soon asks for a place anew.
@@ -92,29 +89,18 @@ impl Machine {
         self.locks.get(self.core.locks_of.get(&id)?)?.waiters.get(&id)
     }
 
-    pub(super) fn on_inspected(&mut self, question: QuestionId, common: &Common, seen: Inspected) {
-        let Inspected { holder, queue, .. } = seen;
-        let (waiting, recovering_for) = (common.waiting, common.recovering_for());
-        let page = Page { holder: holder.map(|holder| *holder), waiting, recovering_for, queue };
-        if self.end_question(question).is_some() {
-            self.core.answer(question, Outcome::Page(Ok(page)));
-        }
-    }
-
     pub(super) fn on_broke(&mut self, question: QuestionId, verdict: BreakVerdict) {
         let broken = match verdict {
             BreakVerdict::Told { left } => BreakOutcome::Told { remaining: left },
             BreakVerdict::Ended => BreakOutcome::Ended,
             BreakVerdict::Unknown => BreakOutcome::Unknown,
         };
-        if self.end_question(question).is_some() {
-            self.core.answer(question, Outcome::Break(Ok(broken)));
-        }
+        self.answer_question(question, Outcome::Break(Ok(broken)));
     }
 
-    pub(super) fn on_history(&mut self, question: QuestionId, history: History) {
+    pub(super) fn answer_question(&mut self, question: QuestionId, outcome: Outcome) {
         if self.end_question(question).is_some() {
-            self.core.answer(question, Outcome::History(Ok(history)));
+            self.core.answer(question, outcome);
         }
     }
 

@@ -225,9 +225,12 @@ impl LockMachine {
                 self.granted_by_reply(core, sent, id, own, common.lease_left);
             }
             AcquireVerdict::Queued { ticket, seat, rank } => {
-                (waiter.seat, waiter.epoch) = (seat, common.known.epoch);
+                (waiter.seat, waiter.epoch, waiter.rank) = (seat, common.known.epoch, Some((rank, core.now)));
+                let before = waiter.ticket;
                 self.kept_alive(sent);
-                self.on_queued(core, id, ticket, rank);
+                self.leave_order(before, id);
+                self.order.insert((ticket, id));
+                self.has_ticket(core, id, ticket);
                 if common.again {
                     self.heartbeat(core);
                 }
@@ -257,15 +260,6 @@ impl LockMachine {
                 self.resume(core, id);
             }
         }
-    }
-
-    fn on_queued(&mut self, core: &mut Core, id: Id, ticket: Ticket, rank: u64) {
-        let Some(waiter) = self.waiters.get_mut(&id) else { return };
-        waiter.rank = Some((rank, core.now));
-        let before = waiter.ticket;
-        self.leave_order(before, id);
-        self.order.insert((ticket, id));
-        self.has_ticket(core, id, ticket);
     }
 
     /// The server has given a waiter its place.

@@ -45,7 +45,6 @@ fn labels_and(spec: &Spec, name: &'static str, value: &'static str) -> Vec<Label
 }
 
 /// One more in a gauge, until it is dropped.
-#[derive(Debug)]
 pub(super) struct Gauged(Gauge);
 
 impl Gauged {

@@ -16,7 +16,6 @@ use crate::notifier::eventfd::Notifier;
 const REPORTED: usize = 32;
 const NOTIFIER: u64 = u64::MAX;
 
-#[derive(Debug)]
 pub(in crate::keeper) struct Poller {
     epoll: OwnedFd,
     /// What the kernel watches for.

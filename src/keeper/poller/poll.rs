@@ -10,7 +10,6 @@ use super::super::routes::Line;
 use super::{Watched, timespec};
 use crate::notifier::pipe::{Notified, Notifier};
 
-#[derive(Debug)]
 pub(in crate::keeper) struct Poller {
     notified: Notified,
 }

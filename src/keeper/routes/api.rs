@@ -53,6 +53,16 @@ pub(crate) enum Found {
     Slots(SlotMap),
 }
 
+/// A question: whether this many replicas have all writes so far.
+#[derive(Debug, Clone)]
+pub(crate) struct ReplicaQuestion {
+    pub(crate) slot: Slot,
+    pub(crate) request: RequestId,
+    pub(crate) keys: Arc<LockKeys>,
+    pub(crate) replicas: u32,
+    pub(crate) within: Duration,
+}
+
 #[derive(Debug, Clone)]
 #[allow(clippy::large_enum_variant)] // The large one is the usual one.
 pub(crate) enum Event {
@@ -73,13 +83,7 @@ pub(crate) enum Event {
         call: Request,
     },
     /// The machine of the slot asks how many replicas have all writes so far.
-    Replicate {
-        slot: Slot,
-        request: RequestId,
-        keys: Arc<LockKeys>,
-        replicas: u32,
-        within: Duration,
-    },
+    Replicate(ReplicaQuestion),
     /// The machine of the slot has given up the server: it does not answer.
     GiveUp {
         slot: Slot,

@@ -38,10 +38,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::api::untag;
-pub(crate) use self::api::{Effect, Event, Found, Line, Note, Shape, tag};
+pub(crate) use self::api::{Effect, Event, Found, Line, Note, ReplicaQuestion, Shape, tag};
 use self::first::First;
 use self::peers::{Link, Role};
-use self::replicas::ReplicaQuestion;
 use self::search::Search;
 use self::slots::Route;
 use super::machine;
@@ -170,9 +169,7 @@ impl Routes {
             Event::Want { slot, name } => self.want(now, slot, &name),
             Event::Patience { slot, patience } => self.set_patience(now, slot, patience),
             Event::Send { slot, request, call } => self.send(slot, request, call),
-            Event::Replicate { slot, request, keys, replicas, within } => {
-                self.replicate(now, ReplicaQuestion { slot, request, keys, replicas, within });
-            }
+            Event::Replicate(question) => self.replicate(now, question),
             Event::GiveUp { slot } => self.give_up(now, slot),
             Event::Ready { line, facts } => self.ready(now, line, facts),
             Event::Failed { line, error } => self.failed(now, line, error),

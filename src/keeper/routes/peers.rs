@@ -9,6 +9,7 @@ use super::{Effect, Line, Note, Peer, Routes, Shape, Timer, patience_after};
 use crate::clock::Time;
 use crate::error::ConnectError;
 use crate::keeper::machine::ANSWER_TIMEOUT;
+use crate::protocol::Refusal;
 use crate::server::{Facts, Node, Previous, Slot};
 
 /// The purpose of a line.
@@ -49,11 +50,7 @@ pub(super) struct Up {
     pub(super) line: Line,
     /// None: the one server of the URL.
     pub(super) node: Option<Node>,
-    pub(super) address: String,
-    pub(super) can_kill: bool,
-    pub(super) run: Option<Previous>,
-    /// Whether the channels of slots are sharded ones.
-    pub(super) sharded: bool,
+    pub(super) facts: Facts,
     pub(super) subscribed: BTreeSet<Arc<str>>,
     /// The subscriptions that were requested and not confirmed.
     pub(super) subscribing: BTreeSet<Arc<str>>,
@@ -67,10 +64,6 @@ impl Link {
 
     pub(super) fn up_mut(&mut self) -> Option<&mut Up> {
         if let LinkState::Up(up) = &mut self.state { Some(up) } else { None }
-    }
-
-    pub(super) fn is_connecting(&self) -> bool {
-        !matches!(self.state, LinkState::Idle | LinkState::Up(_))
     }
 }
 
@@ -174,26 +167,17 @@ impl Routes {
             return self.not_connected(now, &peer, error, false);
         }
         let subscribed = if self.is_cluster() { BTreeSet::new() } else { BTreeSet::from([self.channel()]) };
-        let sharded = self.is_cluster() && facts.shards;
         let Some(link) = self.links.get_mut(&peer) else { return };
         let LinkState::Connecting(_, node) = std::mem::take(&mut link.state) else { return };
         self.timers.clear(&Timer::Connect(peer.clone()));
         let again = std::mem::replace(&mut link.connected_before, true);
         link.previous = facts.run.clone();
-        link.state = LinkState::Up(Up {
-            line,
-            node,
-            address: facts.address,
-            can_kill: facts.can_kill,
-            run: facts.run,
-            sharded,
-            subscribed,
-            subscribing: BTreeSet::new(),
-            asking: Asking::default(),
-        });
+        let warning = facts.warning.clone();
+        let (subscribing, asking) = (BTreeSet::new(), Asking::default());
+        link.state = LinkState::Up(Up { line, node, facts, subscribed, subscribing, asking });
         if again {
             self.note(Note::ConnectedAgain);
-        } else if let Some(warning) = facts.warning {
+        } else if let Some(warning) = warning {
             self.note(Note::Warning(warning));
         }
         self.first_connected();
@@ -206,7 +190,9 @@ impl Routes {
                 let lasting = !error.is_transient();
                 self.not_connected(now, &peer, error, lasting);
             }
-            Some(Role::Replicas(peer)) => self.replicas_not_connected(now, &peer, &error),
+            Some(Role::Replicas(peer)) => {
+                self.replicas_failed(now, &peer, &Refusal::Temporary(error.to_string().into()));
+            }
             None => self.node_failed(now, line, error),
         }
     }
@@ -236,7 +222,7 @@ impl Routes {
     pub(super) fn ended(&mut self, now: Time, line: Line, cause: &Arc<str>) {
         match self.lines.get(&line).cloned() {
             Some(Role::Main(peer)) => self.fail(now, &peer, cause),
-            Some(Role::Replicas(peer)) => self.replicas_disconnected(now, &peer, cause),
+            Some(Role::Replicas(peer)) => self.replicas_failed(now, &peer, &Refusal::Temporary(cause.clone())),
             None => {}
         }
     }
@@ -280,7 +266,7 @@ impl Routes {
     }
 
     pub(super) fn is_connecting(&self) -> bool {
-        self.links.values().any(Link::is_connecting)
+        self.links.values().any(|link| !matches!(link.state, LinkState::Idle | LinkState::Up(_)))
     }
 
     pub(super) fn closed_slots(&self) -> Vec<Slot> {

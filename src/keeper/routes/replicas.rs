@@ -4,26 +4,12 @@
 //! are asked together in the next one. When this connection is made, the address may lead to another server, whose
 //! replicas know nothing of the grants: the connection is used only if it leads to the same run of the same server.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use super::peers::{Role, Up};
-use super::{Effect, LEAST_PATIENCE, Line, Peer, Routes, Timer};
+use super::{Effect, LEAST_PATIENCE, Line, Peer, ReplicaQuestion, Routes, Timer};
 use crate::clock::Time;
-use crate::error::ConnectError;
-use crate::keeper::machine::{Event as Told, RequestId};
-use crate::protocol::{LockKeys, Refusal};
-use crate::server::{Previous, Slot};
-
-/// A question: whether this many replicas have all writes so far.
-#[derive(Debug, Clone)]
-pub(super) struct ReplicaQuestion {
-    pub(super) slot: Slot,
-    pub(super) request: RequestId,
-    pub(super) keys: Arc<LockKeys>,
-    pub(super) replicas: u32,
-    pub(super) within: Duration,
-}
+use crate::keeper::machine::Event as Told;
+use crate::protocol::Refusal;
+use crate::server::Previous;
 
 /// The questions to the replicas of one server, and the line for them.
 #[derive(Debug, Clone, Default)]
@@ -85,7 +71,7 @@ impl Routes {
     /// The second connection is set up.
     pub(super) fn replicas_connected(&mut self, now: Time, peer: &Peer, line: Line, run: Option<Previous>) {
         let Some(up) = self.up_at(peer).filter(|up| up.asking.line == Some(line)) else { return };
-        match (&up.run, &run) {
+        match (&up.facts.run, &run) {
             (Some(main), Some(run)) if main.run_id() == run.run_id() => {
                 up.asking.ready = true;
                 self.wait_for_replicas(peer);
@@ -96,14 +82,6 @@ impl Routes {
                 self.replicas_failed(now, peer, &Refusal::Temporary(cause.into()));
             }
         }
-    }
-
-    pub(super) fn replicas_not_connected(&mut self, now: Time, peer: &Peer, error: &ConnectError) {
-        self.replicas_failed(now, peer, &Refusal::Temporary(error.to_string().into()));
-    }
-
-    pub(super) fn replicas_disconnected(&mut self, now: Time, peer: &Peer, cause: &Arc<str>) {
-        self.replicas_failed(now, peer, &Refusal::Temporary(cause.clone()));
     }
 
     pub(super) fn replicas_answered(&mut self, now: Time, line: Line, result: Result<u32, Refusal>) {

@@ -63,11 +63,6 @@ impl Routes {
         self.timers.set(Timer::Search, now + pause);
     }
 
-    /// Shortens the pause before the next search for a lock that needs answers this quickly.
-    pub(super) fn hurry_search(&mut self, now: Time, patience: Duration) {
-        self.timers.set_earlier(Timer::Search, now + patience / 4);
-    }
-
     pub(super) fn ask_more(&mut self, now: Time) {
         for _ in 0..ASKED {
             let line = self.new_line();

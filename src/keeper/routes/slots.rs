@@ -12,7 +12,7 @@ use crate::protocol::{LockKeys, Push, Refusal, Request};
 use crate::server::{Node, Reply, Slot};
 
 /// The way of one slot's locks to their server.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct Route {
     /// The channel of its hand-offs.
     channel: Arc<str>,
@@ -69,18 +69,7 @@ impl Routes {
         let channel: Arc<str> =
             if self.is_cluster() { format!("{prefix}:{{{name}}}:client:{client}").into() } else { self.channel() };
         self.slots.insert(channel.clone(), slot);
-        let route = Route {
-            channel,
-            peer: None,
-            line: None,
-            moved: false,
-            lost: false,
-            over: None,
-            awaited: 0,
-            asking: Vec::new(),
-            refused: 0,
-        };
-        self.routes.insert(slot, route);
+        self.routes.insert(slot, Route { channel, ..Route::default() });
         self.open(now, slot);
     }
 
@@ -99,7 +88,7 @@ impl Routes {
         if let Some(route) = self.routes.get(&slot).filter(|route| route.line.is_none()) {
             let peer = route.peer.clone();
             peer.into_iter().for_each(|peer| self.hurry(now, &peer, patience));
-            self.hurry_search(now, patience);
+            self.timers.set_earlier(Timer::Search, now + patience / 4);
         }
     }
 
@@ -251,8 +240,7 @@ impl Routes {
     // ---- opening ----
 
     pub(super) fn open_all(&mut self, now: Time, peer: &Peer) {
-        let closed: Vec<Slot> = self.closed().map(|(slot, _)| slot).collect();
-        for slot in closed {
+        for slot in self.closed_slots() {
             if self.peer_of(slot).as_ref() == Some(peer) {
                 self.open(now, slot);
             }
@@ -280,7 +268,7 @@ impl Routes {
             return self.subscribe(now, slot);
         }
         (route.line, route.over, route.refused) = (Some(up.line), Some(up.line), 0);
-        let can_kill = up.can_kill;
+        let can_kill = up.facts.can_kill;
         self.tell(slot, Told::Connected { can_kill });
     }
 
@@ -301,6 +289,7 @@ impl Routes {
 
     /// Asks for the messages of this slot, unless that is under way.
     fn subscribe(&mut self, now: Time, slot: Slot) {
+        let in_cluster = self.is_cluster();
         let Some(route) = self.routes.get(&slot) else { return };
         let Some(up) = route.peer.as_ref().and_then(|peer| self.links.get_mut(peer)).and_then(|link| link.up_mut())
         else {
@@ -309,7 +298,7 @@ impl Routes {
         if self.timers.contains(&Timer::Subscribe(slot)) || !up.subscribing.insert(route.channel.clone()) {
             return;
         }
-        let (line, channel, sharded) = (up.line, route.channel.clone(), up.sharded);
+        let (line, channel, sharded) = (up.line, route.channel.clone(), in_cluster && up.facts.shards);
         // No other request to this server may show its silence.
         self.timers.set(Timer::Confirm(slot), now + self.patience_of(slot).max(LEAST_PATIENCE));
         self.effects.push(Effect::Subscribe { line, channel, sharded });
@@ -345,7 +334,7 @@ impl Routes {
         let Some(Role::Main(peer)) = self.lines.get(&line).cloned() else { return };
         let Some(up) = self.up_of(line) else { return };
         up.subscribing.remove(channel);
-        let address = up.address.clone();
+        let address = up.facts.address.clone();
         let Some(&slot) = self.slots.get(channel) else { return };
         self.timers.clear(&Timer::Confirm(slot));
         let Some(route) = self.routes.get_mut(&slot).filter(|route| route.peer.as_ref() == Some(&peer)) else { return };

@@ -2,14 +2,15 @@
 
 use super::*;
 use crate::keeper::machine::RequestId;
-use crate::keeper::routes::{Effect, Event, Line};
+use crate::keeper::routes::{Effect, Event, Line, ReplicaQuestion};
 use crate::protocol::Refusal;
 use crate::server::{Facts, Said};
 
 fn replicate(alone: &mut Alone, request: u64, replicas: u32, within: u64) -> Vec<Effect> {
     let keys = call().keys().clone();
     alone.effects();
-    alone.handle(Event::Replicate { slot: 0, request: RequestId(request), keys, replicas, within: ms(within) });
+    let question = ReplicaQuestion { slot: 0, request: RequestId(request), keys, replicas, within: ms(within) };
+    alone.handle(Event::Replicate(question));
     alone.effects()
 }
 
