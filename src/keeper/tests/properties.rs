@@ -166,7 +166,7 @@ pub(super) fn hold_in(
     report(result);
 }
 
-/// Fails with a schedule that is as short as it can be made, ready to be a regression test.
+/// Fails with a schedule that is as short as it can be made, ready for `regressions.txt`.
 fn report(result: Result<(), TestError<(Plan, Vec<Step>)>>) {
     let (reason, plan, mut schedule) = match result {
         Ok(()) => return,
@@ -185,7 +185,8 @@ fn report(result: Result<(), TestError<(Plan, Vec<Step>)>>) {
         }
     }
     let broken = run_with(&plan, &schedule, std::env::var_os("FAIRLOCK_TRACE").is_some()).0.broken;
-    panic!("{reason}\n{plan:?}\n{schedule:?}\n{}", broken.unwrap_or_default());
+    let case = ron::to_string(&(plan.clients, plan.locks, schedule)).unwrap();
+    panic!("{reason}\n{plan:?}\n{case}\n{}", broken.unwrap_or_default());
 }
 
 /// I2 and I7: waiters are served in the order of their tickets, also when the server loses everything, a part,

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use super::clients::{Acquire, BOOT_NS, Link, Taken};
 use super::world::{MS, World};
 use crate::clock::Time;
@@ -10,7 +12,7 @@ use crate::keeper::machine::{Asked, Command, Id, Question};
 use crate::protocol::{About, Refusal, Secret, Token, WireId};
 
 /// One event. The first number names a client; the others choose among what the world has at that moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) enum Step {
     /// Nothing moves but time, in ms.
     Pass(u8),
