@@ -94,12 +94,49 @@ pub(super) fn tick(machine: &mut Machine, now: f64) {
     machine.handle(at(now), Event::Tick);
 }
 
+/// The only request that this time brings.
+pub(super) fn tick_sends(machine: &mut Machine, now: f64) -> (RequestId, Request) {
+    tick(machine, now);
+    one_sent(machine, now)
+}
+
+pub(super) fn acquire_sends(machine: &mut Machine, now: f64, spec: &Arc<Spec>, id: u64) -> (RequestId, Request) {
+    acquire(machine, now, spec, id);
+    one_sent(machine, now)
+}
+
+pub(super) fn ask_sends(machine: &mut Machine, now: f64, number: u64, question: Question) -> (RequestId, Request) {
+    ask(machine, now, number, question);
+    one_sent(machine, now)
+}
+
+/// All that this time brings.
+pub(super) fn tick_brings(machine: &mut Machine, now: f64) -> Vec<Effect> {
+    tick(machine, now);
+    machine.effects(at(now), usize::MAX)
+}
+
+pub(super) fn answer_brings(machine: &mut Machine, now: f64, request: RequestId, reply: Answer) -> Vec<Effect> {
+    answer(machine, now, request, reply);
+    machine.effects(at(now), usize::MAX)
+}
+
+pub(super) fn ask_brings(machine: &mut Machine, now: f64, number: u64, question: Question) -> Vec<Effect> {
+    ask(machine, now, number, question);
+    machine.effects(at(now), usize::MAX)
+}
+
 pub(super) fn disconnect(machine: &mut Machine, now: f64) {
     machine.handle(at(now), Event::Disconnected { cause: "gone".into() });
 }
 
 pub(super) fn connect(machine: &mut Machine, now: f64) {
     machine.handle(at(now), Event::Connected { can_kill: true });
+}
+
+pub(super) fn reconnect(machine: &mut Machine, gone: f64, back: f64) {
+    disconnect(machine, gone);
+    connect(machine, back);
 }
 
 pub(super) fn fail(machine: &mut Machine, now: f64, request: RequestId, refusal: Refusal) {
@@ -133,8 +170,7 @@ pub(super) fn queued(rank: u64, lease_left: Duration) -> Answer {
 /// A machine that waits at this rank as number 1 since the start, and heard so a tenth of a second later.
 pub(super) fn waiting(options: LockOptions, rank: u64, lease_left: Duration) -> Machine {
     let (mut machine, spec) = start(options);
-    acquire(&mut machine, 0.0, &spec, 1);
-    let (request, _) = one_sent(&mut machine, 0.0);
+    let (request, _) = acquire_sends(&mut machine, 0.0, &spec, 1);
     answer(&mut machine, 0.1, request, queued(rank, lease_left));
     machine.effects(at(0.1), usize::MAX);
     machine

@@ -92,8 +92,7 @@ fn a_late_renewal_does_not_revive_what_was_declared_lost() {
     machine.handle(at(1.1), Event::Tick);
     let (request, _) = sent(&mut machine, 1.1).remove(0);
     // The process was stopped; the answer and the deadline are seen at once.
-    answer(&mut machine, 3.5, request, lease(Word::Renewed, Duration::from_secs(3)));
-    let effects = machine.effects(at(3.5), usize::MAX);
+    let effects = answer_brings(&mut machine, 3.5, request, lease(Word::Renewed, Duration::from_secs(3)));
     assert!(effects.iter().any(|effect| matches!(effect, Effect::Lost { id: Id(1), .. })), "{effects:?}");
     assert!(!effects.iter().any(|effect| matches!(effect, Effect::Prolonged { .. })), "{effects:?}");
 }

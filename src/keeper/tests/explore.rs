@@ -10,7 +10,7 @@ mod worlds;
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use stateright::{Checker, CheckerBuilder, Model, Property};
@@ -19,7 +19,8 @@ use super::clients::Taken;
 use super::steps::Step;
 use super::world::{MS, Plan, WIDE, World};
 use crate::keeper::machine::Mode;
-use crate::options::Spec;
+use crate::options::LockOptions;
+use crate::protocol::LockKeys;
 
 /// A heartbeat.
 const TICK: u64 = 50 * MS;
@@ -126,23 +127,10 @@ impl Model for Explored {
         };
         let mut world = World::new(&plan);
         let ms = Duration::from_millis;
-        let keys = world.specs[0][0].keys.clone();
+        let name = world.specs[0][0].keys.name.clone();
         let spec = |lease, liveness, buffer| {
-            let (lease, liveness, buffer, notice) = (ms(lease), ms(liveness), ms(buffer), ms(lease / 10));
-            let (keys, renew_every) = (keys.clone(), Some(ms(50)));
-            Arc::new(Spec {
-                keys,
-                lease,
-                liveness,
-                buffer,
-                notice,
-                renew_every,
-                max_hold: None,
-                replicas: 0,
-                confirm_grants: false,
-                max_waiting: None,
-                metrics_label: None,
-            })
+            let options = LockOptions::new().lease(ms(lease)).liveness(ms(liveness)).buffer(ms(buffer));
+            options.renew_every(ms(50)).of(LockKeys::new("fairlock", &name)).unwrap()
         };
         let other = if self.mixed { spec(100, 150, 20) } else { spec(150, 100, 40) };
         world.specs = vec![vec![spec(150, 100, 40), other]];

@@ -9,7 +9,7 @@ use super::model::{self, Lock, Memory, Request, Seat, Terms};
 use crate::keeper::machine::RequestId;
 use crate::protocol::{
     self, AcquireRequest, BreakRequest, HeartbeatRequest, HistoryRequest, InspectRequest, LeaveRequest, LockKeys,
-    Plain, Push, Refusal, ReleaseRequest, RenewRequest, Ticket, Token, Verb, WireId,
+    Plain, Push, Refusal, ReleaseRequest, RenewRequest, Ticket, Token, WireId,
 };
 
 /// What the server's clock shows when a world begins, in µs: no small number, and below 2^53.
@@ -132,7 +132,9 @@ impl Server {
         };
         let renews = matches!(call, protocol::Request::Renew(RenewRequest { .. }));
         let words = Words::of(call);
-        Executed { lock, before, brought, renews, words, reply: reply_of(call.verb(), answer), pushes }
+        // As it comes over the wire, read by the real parser.
+        let reply = protocol::Reply::parse(call.verb(), &plain(answer)).expect("a reply that the client understands");
+        Executed { lock, before, brought, renews, words, reply, pushes }
     }
 
     /// The exception of I3: tokens may fall, and with them the order in which leases replace each other.
@@ -222,11 +224,6 @@ fn request_of(call: &protocol::Request) -> Request {
             Request::History { switch, count: count as usize }
         }
     }
-}
-
-/// The model's answer as it comes over the wire, read by the real parser.
-fn reply_of(verb: Verb, answer: model::Answer) -> protocol::Reply {
-    protocol::Reply::parse(verb, &plain(answer)).expect("a reply that the client understands")
 }
 
 fn plain(answer: model::Answer) -> Plain {

@@ -7,7 +7,7 @@ use super::clients::Client;
 use super::losses::Basis;
 use super::server::Server;
 use crate::keeper::machine::{Command, Event, Question};
-use crate::options::Spec;
+use crate::options::{LockOptions, Spec};
 use crate::protocol::{LockKeys, Refusal};
 
 pub(super) const MS: u64 = 1_000_000;
@@ -298,43 +298,28 @@ impl World {
 }
 
 /// Options that differ in which of their times is the longest, and in how they renew. The first are the most common.
-fn specs(keys: &Arc<LockKeys>, times: &[Times]) -> Vec<Arc<Spec>> {
-    let ms = Duration::from_millis;
-    let with_times = |replicas, times: Times, renew_every, max_hold: Option<Duration>| {
-        let Times { lease, liveness, buffer, .. } = times;
-        let (keys, notice) = (keys.clone(), lease / 10);
-        // Those with a longest hold join no long queue.
-        let max_waiting = max_hold.is_some().then_some(2);
-        Arc::new(Spec {
-            keys,
-            lease,
-            liveness,
-            buffer,
-            notice,
-            renew_every,
-            max_hold,
-            replicas,
-            confirm_grants: false,
-            max_waiting,
-            metrics_label: None,
-        })
-    };
+fn specs(keys: &LockKeys, times: &[Times]) -> Vec<Arc<Spec>> {
+    let of = |options: LockOptions| options.of(LockKeys::new("fairlock", &keys.name)).unwrap();
+    let with = |lease, liveness, buffer| LockOptions::new().lease(lease).liveness(liveness).buffer(buffer);
     if !times.is_empty() {
-        return times.iter().map(|&it| with_times(0, it, (!it.by_hand).then_some(it.lease / 3), None)).collect();
+        let with = |&Times { lease, liveness, buffer, by_hand }: &Times| {
+            let options = with(lease, liveness, buffer);
+            if by_hand { options.manual_renewal() } else { options }
+        };
+        return times.iter().map(with).map(of).collect();
     }
-    let with = |replicas, lease, (liveness, buffer), renew_every, max_hold: Option<u64>| {
-        let times = Times { lease: ms(lease), liveness: ms(liveness), buffer: ms(buffer), by_hand: false };
-        with_times(replicas, times, renew_every, max_hold.map(ms))
-    };
-    let spec = |lease, alive, renew_every, max_hold| with(0, lease, alive, renew_every, max_hold);
-    vec![
-        spec(900, (300, 60), Some(ms(300)), None),
-        spec(3000, (300, 60), Some(ms(1000)), None),
-        spec(600, (300, 60), None, None),
-        spec(300, (900, 200), Some(ms(100)), None),
-        spec(600, (300, 60), Some(ms(200)), Some(1500)),
-        with(2, 600, (300, 60), Some(ms(200)), None),
-        spec(600, (1500, 20), Some(ms(200)), None),
-        spec(1500, (150, 300), Some(ms(500)), None),
-    ]
+    let ms = Duration::from_millis;
+    let with = |lease, liveness, buffer| with(ms(lease), ms(liveness), ms(buffer));
+    let all = [
+        with(900, 300, 60),
+        with(3000, 300, 60),
+        with(600, 300, 60).manual_renewal(),
+        with(300, 900, 200),
+        // It joins no long queue.
+        with(600, 300, 60).max_hold(ms(1500)).max_waiting(2),
+        with(600, 300, 60).replicas(2),
+        with(600, 1500, 20),
+        with(1500, 150, 300),
+    ];
+    all.map(of).into()
 }

@@ -87,6 +87,13 @@ impl Alone {
         Self::of(Shape::Server("h:1".into()), false)
     }
 
+    /// The same, with the lock `x` wanted.
+    pub(super) fn wanting() -> Self {
+        let mut alone = Self::server();
+        alone.want("x");
+        alone
+    }
+
     pub(super) fn sentinels(many: u16) -> Self {
         Self::of(Shape::Sentinels((1..=many).map(node).collect()), false)
     }
@@ -189,6 +196,12 @@ impl Alone {
         let (line, port, _) = self.dialled();
         self.handle(Event::Ready { line, facts: facts("run") });
         (line, port)
+    }
+
+    /// The next attempt to connect fails.
+    pub(super) fn refuse(&mut self, error: ConnectError) {
+        let (line, ..) = self.dialled();
+        self.handle(Event::Failed { line, error });
     }
 
     /// The next attempt to connect succeeds, and its server answers.

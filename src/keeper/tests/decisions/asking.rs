@@ -10,8 +10,7 @@ use crate::protocol::{InspectRequest, Refusal, Reply, Request, Verdict};
 fn a_call_has_five_seconds_whatever_happens() {
     let (mut machine, spec) = start(LockOptions::new());
     let keys = spec.keys.clone();
-    ask(&mut machine, 0.0, 9, Question::Inspect { keys, after: None, count: 10 });
-    let (request, call) = one_sent(&mut machine, 0.0);
+    let (request, call) = ask_sends(&mut machine, 0.0, 9, Question::Inspect { keys, after: None, count: 10 });
     assert!(matches!(call, Request::Inspect(InspectRequest { after: None, count: 10, .. })), "{call:?}");
     fail(&mut machine, 0.1, request, Refusal::Temporary("LOADING".into()));
     machine.effects(at(0.1), usize::MAX);
@@ -19,10 +18,8 @@ fn a_call_has_five_seconds_whatever_happens() {
     machine.effects(at(0.2), usize::MAX);
     connect(&mut machine, 4.0);
     one_sent(&mut machine, 4.0);
-    tick(&mut machine, 4.999);
-    assert!(machine.effects(at(4.999), usize::MAX).is_empty());
-    tick(&mut machine, 5.0);
-    match outcome(&machine.effects(at(5.0), usize::MAX), 9) {
+    assert!(tick_brings(&mut machine, 4.999).is_empty());
+    match outcome(&tick_brings(&mut machine, 5.0), 9) {
         Some(Outcome::Page(Err(Fault::Unavailable { waited, cause: Some(cause) }))) => {
             assert_eq!((*waited, cause.to_string()), (seconds(5.0), "gone".to_owned()));
         }
@@ -34,8 +31,7 @@ fn a_call_has_five_seconds_whatever_happens() {
 fn a_history_is_told_to_the_caller_that_asked_for_it() {
     let (mut machine, spec) = start(LockOptions::new());
     let keys = spec.keys.clone();
-    ask(&mut machine, 0.0, 9, Question::History { keys, switch: None, count: 3 });
-    let (request, call) = one_sent(&mut machine, 0.0);
+    let (request, call) = ask_sends(&mut machine, 0.0, 9, Question::History { keys, switch: None, count: 3 });
     assert!(matches!(&call, Request::History(request) if request.count == 3), "{call:?}");
     let history = History { recorded: true, grants: Vec::new() };
     let reply = Reply { common: Answer::default().common(), verdict: Verdict::History(history) };

@@ -73,8 +73,7 @@ fn a_waiter_hears_at_once_that_its_server_is_another_kind_of_server_now() {
 fn a_missing_right_fails_an_acquire_and_not_a_waiter() {
     let denied = || Refusal::Denied("NOPERM".into());
     let (mut machine, spec) = start(LockOptions::new());
-    acquire(&mut machine, 0.0, &spec, 1);
-    let (request, _) = one_sent(&mut machine, 0.0);
+    let (request, _) = acquire_sends(&mut machine, 0.0, &spec, 1);
     fail(&mut machine, 0.1, request, denied());
     let effects = machine.effects(at(0.1), usize::MAX);
     assert!(matches!(not_granted(&effects), Some(NotGranted::Fault(Fault::Refused { .. }))), "{effects:?}");
@@ -94,8 +93,7 @@ fn a_missing_right_fails_an_acquire_and_not_a_waiter() {
 fn a_missing_right_fails_a_question_at_once() {
     let (mut machine, spec) = start(LockOptions::new());
     let keys = spec.keys.clone();
-    ask(&mut machine, 0.0, 9, Question::Inspect { keys, after: None, count: 10 });
-    let (request, _) = one_sent(&mut machine, 0.0);
+    let (request, _) = ask_sends(&mut machine, 0.0, 9, Question::Inspect { keys, after: None, count: 10 });
     fail(&mut machine, 0.1, request, Refusal::Denied("NOPERM".into()));
     let effects = machine.effects(at(0.1), usize::MAX);
     assert!(matches!(outcome(&effects, 9), Some(Outcome::Page(Err(Fault::Refused { .. })))), "{effects:?}");

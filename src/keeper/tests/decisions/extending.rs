@@ -37,8 +37,7 @@ fn an_extension_counts_from_the_end_that_the_lease_has() {
     let until = at(29.849) + seconds(60.0);
     let least = until.since(at(5.0));
     assert!(asked(&call) > least && asked(&call) < least + seconds(0.5), "{call:?}");
-    answer(&mut machine, 5.1, request, lease(Word::Renewed, asked(&call)));
-    let effects = machine.effects(at(5.1), usize::MAX);
+    let effects = answer_brings(&mut machine, 5.1, request, lease(Word::Renewed, asked(&call)));
     let deadline = prolonged(&effects).unwrap();
     assert!(deadline >= until && deadline < until + seconds(0.001), "{deadline:?}");
     assert!(is_answered(&effects, 9), "{effects:?}");
@@ -51,11 +50,9 @@ fn an_extended_lease_is_renewed_as_often_as_before_and_never_for_less() {
     extend(&mut machine, 5.0, 9, 600.0);
     let (request, call) = one_sent(&mut machine, 5.0);
     let extended = asked(&call);
-    answer(&mut machine, 5.0, request, lease(Word::Renewed, extended));
-    let deadline = prolonged(&machine.effects(at(5.0), usize::MAX)).unwrap();
+    let deadline = prolonged(&answer_brings(&mut machine, 5.0, request, lease(Word::Renewed, extended))).unwrap();
     assert_eq!(machine.next_due(), Some(at(15.0)));
-    tick(&mut machine, 15.0);
-    let (request, call) = one_sent(&mut machine, 15.0);
+    let (request, call) = tick_sends(&mut machine, 15.0);
     assert_eq!(asked(&call), span_until(deadline.since(at(15.0))), "a recovery must wait for that long");
     // The server leaves its end where it is, and clocks can drift less in what is left.
     answer(&mut machine, 15.0, request, lease(Word::Renewed, extended - seconds(10.0)));
@@ -71,14 +68,11 @@ fn an_extended_lease_whose_deadline_does_not_move_is_renewed_as_often_as_before(
     let mut machine = holding(LockOptions::new());
     extend(&mut machine, 5.0, 9, 600.0);
     let (request, call) = one_sent(&mut machine, 5.0);
-    answer(&mut machine, 5.0, request, lease(Word::Renewed, asked(&call)));
-    let deadline = prolonged(&machine.effects(at(5.0), usize::MAX)).unwrap();
+    let deadline = prolonged(&answer_brings(&mut machine, 5.0, request, lease(Word::Renewed, asked(&call)))).unwrap();
     for now in [15.0, 25.0] {
         assert_eq!(machine.next_due(), Some(at(now)));
-        tick(&mut machine, now);
-        let (request, call) = one_sent(&mut machine, now);
-        answer(&mut machine, now, request, lease(Word::Renewed, asked(&call) - seconds(0.01)));
-        let effects = machine.effects(at(now), usize::MAX);
+        let (request, call) = tick_sends(&mut machine, now);
+        let effects = answer_brings(&mut machine, now, request, lease(Word::Renewed, asked(&call) - seconds(0.01)));
         assert_eq!(prolonged(&effects), Some(deadline), "its holder is told: {effects:?}");
     }
 }
@@ -88,8 +82,7 @@ fn an_extended_lease_whose_deadline_does_not_move_is_renewed_as_often_as_before(
 fn a_lease_of_which_a_part_was_brought_back_is_renewed_at_once() {
     let day = 24.0 * 3600.0;
     let mut machine = holding(LockOptions::new().lease(seconds(30.0 * day)));
-    disconnect(&mut machine, 5.0);
-    connect(&mut machine, 5.0);
+    reconnect(&mut machine, 5.0, 5.0);
     let (request, _) = one_sent(&mut machine, 5.0);
     answer(&mut machine, 5.1, request, lease(Word::Renewed, seconds(day)));
     assert_eq!(asked(&one_sent(&mut machine, 5.1).1), seconds(30.0 * day));
@@ -102,15 +95,13 @@ fn extensions_that_are_asked_for_together_add_up() {
     let (request, first) = one_sent(&mut machine, 5.0);
     extend(&mut machine, 5.0, 10, 7.0);
     assert!(sent(&mut machine, 5.0).is_empty());
-    answer(&mut machine, 5.1, request, lease(Word::Renewed, asked(&first)));
-    let effects = machine.effects(at(5.1), usize::MAX);
+    let effects = answer_brings(&mut machine, 5.1, request, lease(Word::Renewed, asked(&first)));
     assert!(is_answered(&effects, 9) && outcome(&effects, 10).is_none(), "{effects:?}");
     let sent = effects
         .iter()
         .find_map(|it| if let Effect::Send { request, call } = it { Some((request, call)) } else { None });
     let (request, second) = sent.unwrap();
-    answer(&mut machine, 5.2, *request, lease(Word::Renewed, asked(second)));
-    let effects = machine.effects(at(5.2), usize::MAX);
+    let effects = answer_brings(&mut machine, 5.2, *request, lease(Word::Renewed, asked(second)));
     assert!(is_answered(&effects, 10) && prolonged(&effects).unwrap() >= at(29.849 + 67.0), "{effects:?}");
 }
 
@@ -120,18 +111,14 @@ fn renewal_that_is_switched_off_and_on_again() {
     switch(&mut machine, 5.0, false);
     assert_eq!(machine.next_due(), Some(at(29.849 - 3.0)), "its end is told");
     // Asked for by a reconnect, it prolongs nothing.
-    disconnect(&mut machine, 6.0);
-    connect(&mut machine, 6.0);
+    reconnect(&mut machine, 6.0, 6.0);
     let (request, call) = one_sent(&mut machine, 6.0);
     assert_eq!(asked(&call), span_until(seconds(23.849)));
-    answer(&mut machine, 6.0, request, lease(Word::Renewed, asked(&call)));
-    machine.effects(at(6.0), usize::MAX);
+    answer_brings(&mut machine, 6.0, request, lease(Word::Renewed, asked(&call)));
     switch(&mut machine, 20.0, true);
-    tick(&mut machine, 20.0);
-    let (request, call) = one_sent(&mut machine, 20.0);
+    let (request, call) = tick_sends(&mut machine, 20.0);
     assert_eq!(asked(&call), seconds(30.0), "at once: a third of it was over long ago");
-    answer(&mut machine, 20.0, request, lease(Word::Renewed, seconds(30.0)));
-    machine.effects(at(20.0), usize::MAX);
+    answer_brings(&mut machine, 20.0, request, lease(Word::Renewed, seconds(30.0)));
     assert_eq!(machine.next_due(), Some(at(30.0)));
 }
 

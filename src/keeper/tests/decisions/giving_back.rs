@@ -22,8 +22,7 @@ fn the_outcome_of_a_release_is_the_servers_and_a_repeated_one_that_finds_no_leas
         let mut machine = holding(LockOptions::new());
         let request = ask(&mut machine, 1.0);
         assert_eq!(machine.gives_back_until(), Some(at(29.849)));
-        answer(&mut machine, 1.1, request, lease(word, Duration::ZERO));
-        let effects = machine.effects(at(1.1), usize::MAX);
+        let effects = answer_brings(&mut machine, 1.1, request, lease(word, Duration::ZERO));
         match outcome(&effects, 9) {
             Some(Outcome::Release(Release::Released)) => assert!(released, "{word:?}"),
             Some(Outcome::Release(Release::Lost(LostReason::Ended))) => assert!(!released, "{word:?}"),
@@ -33,8 +32,7 @@ fn the_outcome_of_a_release_is_the_servers_and_a_repeated_one_that_finds_no_leas
     }
     let mut machine = holding(LockOptions::new());
     ask(&mut machine, 1.0);
-    disconnect(&mut machine, 2.0);
-    connect(&mut machine, 3.0);
+    reconnect(&mut machine, 2.0, 3.0);
     let (request, _) = one_sent(&mut machine, 3.0);
     answer(&mut machine, 3.1, request, lease(Word::Unknown, Duration::ZERO));
     assert!(matches!(outcome(&machine.effects(at(3.1), usize::MAX), 9), Some(Outcome::Release(Release::Released))));
@@ -45,9 +43,8 @@ fn the_outcome_of_a_release_is_the_servers_and_a_repeated_one_that_finds_no_leas
     disconnect(&mut machine, 2.0);
     machine.effects(at(2.0), usize::MAX);
     assert_eq!(machine.next_due(), Some(at(29.849)));
-    tick(&mut machine, 29.849);
     assert!(matches!(
-        outcome(&machine.effects(at(29.849), usize::MAX), 9),
+        outcome(&tick_brings(&mut machine, 29.849), 9),
         Some(Outcome::Release(Release::Unknown(Some(_))))
     ));
     connect(&mut machine, 40.0);
@@ -57,8 +54,7 @@ fn the_outcome_of_a_release_is_the_servers_and_a_repeated_one_that_finds_no_leas
 #[test]
 fn a_release_goes_on_where_it_stopped_at_its_batch_limit() {
     let mut machine = holding(LockOptions::new());
-    ask(&mut machine, 1.0, 9, Question::Release { id: Id(1) });
-    let (request, _) = one_sent(&mut machine, 1.0);
+    let (request, _) = ask_sends(&mut machine, 1.0, 9, Question::Release { id: Id(1) });
     answer(&mut machine, 1.1, request, Answer { again: true, ..lease(Word::Released, Duration::ZERO) });
     let effects = machine.effects(at(1.1), usize::MAX);
     assert!(matches!(outcome(&effects, 9), Some(Outcome::Release(Release::Released))));
@@ -113,24 +109,22 @@ fn a_waiter_that_leaves_unanswered_leaves_until_the_server_has_heard_it() {
 #[test]
 fn closing_waits_a_second_for_what_is_given_back() {
     let mut machine = holding(LockOptions::new());
-    ask(&mut machine, 1.0, 9, Question::Close);
-    let effects = machine.effects(at(1.0), usize::MAX);
+    let effects = ask_brings(&mut machine, 1.0, 9, Question::Close);
     assert!(matches!(lost(&effects), Some(LostReason::Closed)), "{effects:?}");
     assert!(outcome(&effects, 9).is_none());
-    tick(&mut machine, 1.999);
-    assert!(outcome(&machine.effects(at(1.999), usize::MAX), 9).is_none());
-    tick(&mut machine, 2.0);
-    assert!(matches!(outcome(&machine.effects(at(2.0), usize::MAX), 9), Some(Outcome::Closed)));
+    assert!(outcome(&tick_brings(&mut machine, 1.999), 9).is_none());
+    assert!(matches!(outcome(&tick_brings(&mut machine, 2.0), 9), Some(Outcome::Closed)));
 
     // No acquire begins any more, and a close with nothing to give back is over at once.
     let (mut machine, spec) = start(LockOptions::new());
-    ask(&mut machine, 1.0, 9, Question::Close);
-    assert!(matches!(outcome(&machine.effects(at(1.0), usize::MAX), 9), Some(Outcome::Closed)));
+    assert!(matches!(outcome(&ask_brings(&mut machine, 1.0, 9, Question::Close), 9), Some(Outcome::Closed)));
     acquire(&mut machine, 1.1, &spec, 1);
     assert!(matches!(not_granted(&machine.effects(at(1.1), usize::MAX)), Some(NotGranted::Fault(Fault::Closed))));
     let keys = spec.keys.clone();
-    ask(&mut machine, 1.2, 10, Question::Break { keys, token: Token::new(7), force: false });
-    assert!(matches!(outcome(&machine.effects(at(1.2), usize::MAX), 10), Some(Outcome::Break(Err(Fault::Closed)))));
+    assert!(matches!(
+        outcome(&ask_brings(&mut machine, 1.2, 10, Question::Break { keys, token: Token::new(7), force: false }), 10),
+        Some(Outcome::Break(Err(Fault::Closed)))
+    ));
 }
 
 #[test]
@@ -138,8 +132,7 @@ fn closing_answers_the_questions_that_wait_for_the_server() {
     let (mut machine, spec) = start(LockOptions::new());
     let keys = spec.keys.clone();
     ask(&mut machine, 0.0, 8, Question::Inspect { keys, after: None, count: 10 });
-    ask(&mut machine, 0.1, 9, Question::Close);
-    let effects = machine.effects(at(0.1), usize::MAX);
+    let effects = ask_brings(&mut machine, 0.1, 9, Question::Close);
     assert!(matches!(outcome(&effects, 8), Some(Outcome::Page(Err(Fault::Closed)))), "{effects:?}");
     assert!(matches!(outcome(&effects, 9), Some(Outcome::Closed)), "{effects:?}");
 }
@@ -149,13 +142,11 @@ fn closing_answers_the_questions_that_wait_for_the_server() {
 #[test]
 fn a_position_is_one_more_than_the_rank_and_zero_for_a_holder() {
     let mut machine = waiting(LockOptions::new(), 4, seconds(60.0));
-    ask(&mut machine, 1.0, 9, Question::Position { id: Id(1) });
-    let (request, call) = one_sent(&mut machine, 1.0);
+    let (request, call) = ask_sends(&mut machine, 1.0, 9, Question::Position { id: Id(1) });
     assert!(is_acquire_with(&call, Some(6)), "{call:?}");
     answer(&mut machine, 1.1, request, queued(2, seconds(60.0)));
     assert!(matches!(outcome(&machine.effects(at(1.1), usize::MAX), 9), Some(Outcome::Position(Ok(3)))));
-    ask(&mut machine, 2.0, 10, Question::Position { id: Id(1) });
-    let (request, _) = one_sent(&mut machine, 2.0);
+    let (request, _) = ask_sends(&mut machine, 2.0, 10, Question::Position { id: Id(1) });
     answer(&mut machine, 2.1, request, Answer { rank: Some(0), ..lease(Word::Granted, seconds(30.0)) });
     let effects = machine.effects(at(2.1), usize::MAX);
     assert!(matches!(outcome(&effects, 10), Some(Outcome::Position(Ok(0)))));
@@ -165,13 +156,10 @@ fn a_position_is_one_more_than_the_rank_and_zero_for_a_holder() {
 #[test]
 fn a_position_is_asked_for_again_if_the_waiter_has_lost_its_place() {
     let mut machine = waiting(LockOptions::new(), 4, seconds(60.0));
-    ask(&mut machine, 1.0, 9, Question::Position { id: Id(1) });
-    let (request, _) = one_sent(&mut machine, 1.0);
-    answer(&mut machine, 1.1, request, Answer { word: Word::Disbelieved, ..Answer::default() });
-    let effects = machine.effects(at(1.1), usize::MAX);
+    let (request, _) = ask_sends(&mut machine, 1.0, 9, Question::Position { id: Id(1) });
+    let effects = answer_brings(&mut machine, 1.1, request, Answer { word: Word::Disbelieved, ..Answer::default() });
     assert!(outcome(&effects, 9).is_none(), "it waits: {effects:?}");
-    tick(&mut machine, 1.8);
-    let (request, call) = one_sent(&mut machine, 1.8);
+    let (request, call) = tick_sends(&mut machine, 1.8);
     assert!(is_acquire_with(&call, None), "{call:?}");
     answer(&mut machine, 1.9, request, queued(6, seconds(60.0)));
     assert!(matches!(outcome(&machine.effects(at(1.9), usize::MAX), 9), Some(Outcome::Position(Ok(7)))));
@@ -180,8 +168,7 @@ fn a_position_is_asked_for_again_if_the_waiter_has_lost_its_place() {
     let (mut machine, spec) = start(LockOptions::new().max_waiting(1));
     acquire(&mut machine, 1.0, &spec, 1);
     machine.effects(at(1.0), usize::MAX);
-    ask(&mut machine, 1.1, 9, Question::Position { id: Id(1) });
-    let (request, _) = one_sent(&mut machine, 1.1);
+    let (request, _) = ask_sends(&mut machine, 1.1, 9, Question::Position { id: Id(1) });
     answer(&mut machine, 1.2, request, Answer { word: Word::Busy, ..Answer::default() });
     assert!(matches!(outcome(&machine.effects(at(1.2), usize::MAX), 9), Some(Outcome::Position(Ok(0)))));
 }
@@ -195,10 +182,9 @@ fn breaking_a_lease_is_answered_with_its_outcome() {
         (11, Word::Unknown, BreakOutcome::Unknown),
     ] {
         let keys = spec.keys.clone();
-        ask(&mut machine, 1.0, call, Question::Break { keys, token: Token::new(7), force: false });
-        let (request, _) = one_sent(&mut machine, 1.0);
-        answer(&mut machine, 1.1, request, lease(word, seconds(3.0)));
-        match outcome(&machine.effects(at(1.1), usize::MAX), call) {
+        let (request, _) =
+            ask_sends(&mut machine, 1.0, call, Question::Break { keys, token: Token::new(7), force: false });
+        match outcome(&answer_brings(&mut machine, 1.1, request, lease(word, seconds(3.0))), call) {
             Some(Outcome::Break(Ok(broken))) => assert_eq!(*broken, expected),
             other => panic!("{word:?}: {other:?}"),
         }
@@ -225,22 +211,18 @@ fn a_lost_lease_lasts_until_its_deadline_unless_the_server_has_ended_it() {
     assert_eq!(lost_at(&machine.effects(at(1.0), usize::MAX)), Some(at(29.849)), "its holder can finish");
 
     let mut machine = holding(LockOptions::new());
-    tick(&mut machine, 10.0);
-    let (request, _) = one_sent(&mut machine, 10.0);
-    answer(&mut machine, 10.1, request, lease(Word::Lost, Duration::ZERO));
-    assert_eq!(lost_at(&machine.effects(at(10.1), usize::MAX)), Some(at(10.1)));
+    let (request, _) = tick_sends(&mut machine, 10.0);
+    assert_eq!(lost_at(&answer_brings(&mut machine, 10.1, request, lease(Word::Lost, Duration::ZERO))), Some(at(10.1)));
 
     let mut machine = holding(LockOptions::new());
-    ask(&mut machine, 1.0, 9, Question::Close);
-    assert_eq!(lost_at(&machine.effects(at(1.0), usize::MAX)), Some(at(1.0)), "it is released at once");
+    assert_eq!(lost_at(&ask_brings(&mut machine, 1.0, 9, Question::Close)), Some(at(1.0)), "it is released at once");
 }
 
 #[test]
 fn an_inspection_is_answered_with_what_was_seen() {
     let (mut machine, spec) = start(LockOptions::new());
     let keys = spec.keys.clone();
-    ask(&mut machine, 0.0, 9, Question::Inspect { keys, after: None, count: 10 });
-    let (request, _) = one_sent(&mut machine, 0.0);
+    let (request, _) = ask_sends(&mut machine, 0.0, 9, Question::Inspect { keys, after: None, count: 10 });
     answer(&mut machine, 0.1, request, Answer { waiting: 3, ..lease(Word::State, seconds(20.0)) });
     match outcome(&machine.effects(at(0.1), usize::MAX), 9) {
         Some(Outcome::Page(Ok(page))) => assert_eq!((page.waiting, page.recovering_for), (3, None)),

@@ -8,14 +8,12 @@ use crate::protocol::{ReleaseRequest, RenewRequest, Request};
 #[test]
 fn a_lease_counts_from_its_request_and_is_renewed_every_third() {
     let (mut machine, spec) = start(LockOptions::new());
-    acquire(&mut machine, 0.0, &spec, 1);
-    let (request, _) = one_sent(&mut machine, 0.0);
+    let (request, _) = acquire_sends(&mut machine, 0.0, &spec, 1);
     answer(&mut machine, 0.5, request, lease(Word::Granted, spec.lease));
     // 0.5 % and a millisecond for clocks that drift.
     assert_eq!(granted(&machine.effects(at(0.5), usize::MAX)), Some(at(30.0 - 0.151)));
     assert_eq!(machine.next_due(), Some(at(10.0)));
-    tick(&mut machine, 10.0);
-    let (request, call) = one_sent(&mut machine, 10.0);
+    let (request, call) = tick_sends(&mut machine, 10.0);
     let Request::Renew(RenewRequest { id, seat: its, lease: asked, liveness, left, .. }) = call else {
         panic!("{call:?}")
     };
@@ -33,15 +31,12 @@ fn a_claim_counts_from_the_last_sign_of_life_and_is_confirmed_after_a_tenth_of_a
     for (options, next) in [(LockOptions::new(), 1.1 + 10.0), (LockOptions::new().manual_renewal(), 1.1 + 29.849 - 3.0)]
     {
         let mut machine = waiting(options, 1, seconds(2.0));
-        grant_pushed(&mut machine, 1.0, 1, 9);
         // Liveness of 10 s from when the acquire was sent.
-        assert_eq!(granted(&machine.effects(at(1.0), usize::MAX)), Some(at(10.0 - 0.051)));
+        assert_eq!(granted(&grant_brings(&mut machine, 1.0, 1, 9)), Some(at(10.0 - 0.051)));
         assert_eq!(machine.next_due(), Some(at(1.1)));
-        tick(&mut machine, 1.1);
-        let (request, call) = one_sent(&mut machine, 1.1);
+        let (request, call) = tick_sends(&mut machine, 1.1);
         assert!(matches!(call, Request::Renew(RenewRequest { lease, .. }) if lease == seconds(30.0)), "{call:?}");
-        answer(&mut machine, 1.2, request, lease(Word::Renewed, seconds(30.0)));
-        machine.effects(at(1.2), usize::MAX);
+        answer_brings(&mut machine, 1.2, request, lease(Word::Renewed, seconds(30.0)));
         // From then on it is renewed as any other, or its end is told.
         assert_eq!(machine.next_due(), Some(at(next)));
     }
@@ -52,10 +47,8 @@ fn a_claim_counts_from_the_last_sign_of_life_and_is_confirmed_after_a_tenth_of_a
 fn a_claim_that_is_as_long_as_a_lease_is_confirmed_too() {
     for options in [LockOptions::new(), LockOptions::new().manual_renewal()] {
         let mut machine = waiting(options.lease(seconds(4.0)), 1, seconds(2.0));
-        grant_pushed(&mut machine, 1.0, 1, 9);
-        assert_eq!(granted(&machine.effects(at(1.0), usize::MAX)), Some(at(3.979)));
-        tick(&mut machine, 1.1);
-        let (request, call) = one_sent(&mut machine, 1.1);
+        assert_eq!(granted(&grant_brings(&mut machine, 1.0, 1, 9)), Some(at(3.979)));
+        let (request, call) = tick_sends(&mut machine, 1.1);
         assert!(matches!(call, Request::Renew(RenewRequest { lease, .. }) if lease == seconds(4.0)), "{call:?}");
         answer(&mut machine, 2.0, request, lease(Word::Renewed, seconds(4.0)));
         let prolonged = |effect: &Effect| matches!(effect, Effect::Prolonged { id: Id(1), .. });
@@ -67,9 +60,8 @@ fn a_claim_that_is_as_long_as_a_lease_is_confirmed_too() {
 #[test]
 fn a_short_claim_is_confirmed_by_a_third_of_it() {
     let mut machine = waiting(LockOptions::new().liveness(seconds(0.2)), 1, seconds(2.0));
-    grant_pushed(&mut machine, 0.11, 1, 9);
     // Liveness of 0.2 s from when the acquire was sent, but for the margin.
-    assert_eq!(granted(&machine.effects(at(0.11), usize::MAX)), Some(at(0.198)));
+    assert_eq!(granted(&grant_brings(&mut machine, 0.11, 1, 9)), Some(at(0.198)));
     assert_eq!(machine.next_due(), Some(at(0.11) + seconds(0.088) / 3));
 }
 
@@ -80,8 +72,7 @@ fn a_reply_says_whether_what_it_grants_is_a_claim() {
     for (claim, next) in [(true, 0.1 + 0.1), (false, 25.0 - 30.0 + 10.0)] {
         for confirms in [false, true] {
             let (mut machine, spec) = start(LockOptions::new().confirm_grants(confirms));
-            acquire(&mut machine, 0.0, &spec, 1);
-            let (request, _) = one_sent(&mut machine, 0.0);
+            let (request, _) = acquire_sends(&mut machine, 0.0, &spec, 1);
             answer(&mut machine, 0.1, request, Answer { claim, ..lease(Word::Granted, seconds(25.0)) });
             let effects = machine.effects(at(0.1), usize::MAX);
             assert_eq!(granted(&effects).is_some(), !(claim && confirms), "{effects:?}");
@@ -95,8 +86,7 @@ fn a_reply_says_whether_what_it_grants_is_a_claim() {
 #[test]
 fn a_hold_that_ends_before_its_claim_is_confirmed_costs_no_renewal() {
     let mut machine = waiting(LockOptions::new(), 1, seconds(2.0));
-    grant_pushed(&mut machine, 1.0, 1, 9);
-    machine.effects(at(1.0), usize::MAX);
+    grant_brings(&mut machine, 1.0, 1, 9);
     machine.handle(at(1.099), Event::Command(Command::GiveBack { id: Id(1) }));
     assert!(
         matches!(one_sent(&mut machine, 1.099).1, Request::Release(ReleaseRequest { seat: its, .. }) if its == seat(5, 6, 9))
@@ -108,8 +98,7 @@ fn a_hold_that_ends_before_its_claim_is_confirmed_costs_no_renewal() {
 #[test]
 fn a_lock_that_confirms_grants_hands_out_whole_leases_only() {
     let mut machine = waiting(LockOptions::new().confirm_grants(true), 1, seconds(2.0));
-    grant_pushed(&mut machine, 1.0, 1, 9);
-    let effects = machine.effects(at(1.0), usize::MAX);
+    let effects = grant_brings(&mut machine, 1.0, 1, 9);
     assert!(granted(&effects).is_none(), "{effects:?}");
     let [Effect::Send { request, call: Request::Renew(RenewRequest { seat: renewed, .. }) }] = effects[..] else {
         panic!("{effects:?}")
@@ -127,10 +116,8 @@ fn a_lock_that_confirms_grants_hands_out_whole_leases_only() {
 
     // What the reply to an acquire grants is whole.
     let (mut machine, spec) = start(LockOptions::new().confirm_grants(true));
-    acquire(&mut machine, 0.0, &spec, 1);
-    let (request, _) = one_sent(&mut machine, 0.0);
-    answer(&mut machine, 0.1, request, lease(Word::Granted, spec.lease));
-    assert!(granted(&machine.effects(at(0.1), usize::MAX)).is_some());
+    let (request, _) = acquire_sends(&mut machine, 0.0, &spec, 1);
+    assert!(granted(&answer_brings(&mut machine, 0.1, request, lease(Word::Granted, spec.lease))).is_some());
 }
 
 #[test]
@@ -139,10 +126,8 @@ fn a_claim_that_is_not_confirmed_is_lost_a_tenth_before_its_end() {
     grant_pushed(&mut machine, 1.0, 1, 9);
     disconnect(&mut machine, 2.0);
     machine.effects(at(2.0), usize::MAX);
-    tick(&mut machine, 8.948);
-    assert!(lost(&machine.effects(at(8.948), usize::MAX)).is_none());
-    tick(&mut machine, 8.949);
-    assert!(matches!(lost(&machine.effects(at(8.949), usize::MAX)), Some(LostReason::NotRenewed { cause: Some(_) })));
+    assert!(lost(&tick_brings(&mut machine, 8.948)).is_none());
+    assert!(matches!(lost(&tick_brings(&mut machine, 8.949)), Some(LostReason::NotRenewed { cause: Some(_) })));
     assert_eq!(machine.next_due(), Some(at(9.949)), "it is given back");
 }
 
@@ -150,8 +135,7 @@ fn a_claim_that_is_not_confirmed_is_lost_a_tenth_before_its_end() {
 fn a_message_that_is_older_than_an_answer_is_made_sure_of() {
     for token in [6, 7] {
         let mut machine = waiting(LockOptions::new(), 1, seconds(2.0));
-        grant_pushed(&mut machine, 1.0, 1, token);
-        let effects = machine.effects(at(1.0), usize::MAX);
+        let effects = grant_brings(&mut machine, 1.0, 1, token);
         assert!(granted(&effects).is_none(), "token {token}, and an answer named 7");
         assert!(
             matches!(&effects[..], [Effect::Send { call: Request::Renew(RenewRequest { .. }), .. }]),
@@ -167,13 +151,11 @@ fn a_message_that_is_older_than_an_answer_is_made_sure_of() {
 fn a_lease_that_is_not_renewed_is_told_a_notice_before_its_end_and_then_given_back() {
     let mut machine = holding(LockOptions::new().manual_renewal().notice(seconds(4.0)));
     assert_eq!(machine.next_due(), Some(at(29.849 - 4.0)));
-    tick(&mut machine, 25.849);
-    let effects = machine.effects(at(25.849), usize::MAX);
+    let effects = tick_brings(&mut machine, 25.849);
     assert!(matches!(lost(&effects), Some(LostReason::NotRenewed { cause: None })), "{effects:?}");
     assert!(!effects.iter().any(|effect| matches!(effect, Effect::Send { .. })), "{effects:?}");
     assert_eq!(machine.next_due(), Some(at(29.849)));
-    tick(&mut machine, 29.849);
-    assert!(matches!(one_sent(&mut machine, 29.849).1, Request::Release(ReleaseRequest { .. })));
+    assert!(matches!(tick_sends(&mut machine, 29.849).1, Request::Release(ReleaseRequest { .. })));
 }
 
 #[test]
@@ -188,8 +170,7 @@ fn the_longest_hold_ends_renewal_and_is_the_reason_that_is_told() {
         for _ in 0..20 {
             let due = machine.next_due().unwrap();
             now = (due.0 as f64 / 1e9 - 1000.0).max(now);
-            tick(&mut machine, now);
-            let effects = machine.effects(at(now), usize::MAX);
+            let effects = tick_brings(&mut machine, now);
             reason = lost(&effects).cloned();
             if reason.is_some() {
                 break;
@@ -209,35 +190,30 @@ fn the_longest_hold_ends_renewal_and_is_the_reason_that_is_told() {
 #[test]
 fn a_renewal_by_hand_prolongs_and_is_answered_once_it_has() {
     let mut machine = holding(LockOptions::new().manual_renewal());
-    ask(&mut machine, 5.0, 9, Question::Renew { id: Id(1), extend: None });
-    let (request, call) = one_sent(&mut machine, 5.0);
+    let (request, call) = ask_sends(&mut machine, 5.0, 9, Question::Renew { id: Id(1), extend: None });
     assert!(matches!(call, Request::Renew(RenewRequest { lease, .. }) if lease == seconds(30.0)), "{call:?}");
     answer(&mut machine, 5.1, request, lease(Word::Renewed, seconds(30.0)));
     assert!(matches!(outcome(&machine.effects(at(5.1), usize::MAX), 9), Some(Outcome::Renewal(Ok(Renewal::Renewed)))));
 
     // One that is re-asserted after a reconnect asks for what is left, and a caller's goes after it.
-    disconnect(&mut machine, 6.0);
-    connect(&mut machine, 6.0);
+    reconnect(&mut machine, 6.0, 6.0);
     let (request, call) = one_sent(&mut machine, 6.0);
     let left = span_until(seconds(5.0 + 29.849 - 6.0));
     assert!(matches!(call, Request::Renew(RenewRequest { lease, .. }) if lease == left), "{call:?}");
     ask(&mut machine, 6.1, 10, Question::Renew { id: Id(1), extend: None });
     assert!(sent(&mut machine, 6.1).is_empty());
-    answer(&mut machine, 6.2, request, lease(Word::Renewed, left));
-    let effects = machine.effects(at(6.2), usize::MAX);
+    let effects = answer_brings(&mut machine, 6.2, request, lease(Word::Renewed, left));
     assert!(outcome(&effects, 10).is_none());
     let asks = |effect: &Effect| matches!(effect, Effect::Send { call: Request::Renew(RenewRequest { lease, .. }), .. } if *lease == seconds(30.0));
     assert!(effects.iter().any(asks), "{effects:?}");
     // It has five seconds in all.
-    tick(&mut machine, 11.1);
     assert!(matches!(
-        outcome(&machine.effects(at(11.1), usize::MAX), 10),
+        outcome(&tick_brings(&mut machine, 11.1), 10),
         Some(Outcome::Renewal(Err(Fault::Unavailable { .. })))
     ));
 
-    ask(&mut machine, 11.2, 11, Question::Renew { id: Id(2), extend: None });
     assert!(matches!(
-        outcome(&machine.effects(at(11.2), usize::MAX), 11),
+        outcome(&ask_brings(&mut machine, 11.2, 11, Question::Renew { id: Id(2), extend: None }), 11),
         Some(Outcome::Renewal(Ok(Renewal::Lost(LostReason::Ended))))
     ));
 }
@@ -257,43 +233,34 @@ fn a_guard_knows_of_its_loss_before_a_renewal_tells_it() {
 #[test]
 fn a_grant_that_is_not_taken_within_its_lease_is_asked_about() {
     let mut machine = holding(LockOptions::new().lease(seconds(3.0)).manual_renewal().notice(seconds(0.5)));
-    ask(&mut machine, 2.0, 9, Question::Renew { id: Id(1), extend: None });
-    let (request, _) = one_sent(&mut machine, 2.0);
-    answer(&mut machine, 2.0, request, lease(Word::Renewed, seconds(3.0)));
-    machine.effects(at(2.0), usize::MAX);
-    tick(&mut machine, 3.0);
-    assert!(machine.effects(at(3.0), usize::MAX).is_empty());
-    tick(&mut machine, 3.001);
-    assert!(matches!(machine.effects(at(3.001), usize::MAX)[..], [Effect::CheckTaken { id: Id(1) }]));
+    let (request, _) = ask_sends(&mut machine, 2.0, 9, Question::Renew { id: Id(1), extend: None });
+    answer_brings(&mut machine, 2.0, request, lease(Word::Renewed, seconds(3.0)));
+    assert!(tick_brings(&mut machine, 3.0).is_empty());
+    assert!(matches!(tick_brings(&mut machine, 3.001)[..], [Effect::CheckTaken { id: Id(1) }]));
 }
 
 #[test]
 fn a_lease_that_ends_long_before_its_longest_hold_has_another_reason() {
     let mut machine = holding(LockOptions::new().manual_renewal().max_hold(seconds(3600.0)));
-    tick(&mut machine, 26.849);
-    assert_eq!(lost(&machine.effects(at(26.849), usize::MAX)), Some(&LostReason::NotRenewed { cause: None }));
+    assert_eq!(lost(&tick_brings(&mut machine, 26.849)), Some(&LostReason::NotRenewed { cause: None }));
 }
 
 #[test]
 fn a_renewal_by_hand_that_had_its_time_leaves_the_others_theirs() {
     let mut machine = holding(LockOptions::new().manual_renewal());
-    ask(&mut machine, 5.0, 9, Question::Renew { id: Id(1), extend: None });
-    let (request, _) = one_sent(&mut machine, 5.0);
+    let (request, _) = ask_sends(&mut machine, 5.0, 9, Question::Renew { id: Id(1), extend: None });
     // Something else is answered, so that the server is not taken for dead.
     for second in 6..10 {
         let now = f64::from(second);
         let keys = start(LockOptions::new()).1.keys.clone();
-        ask(&mut machine, now, 100 + second as u64, Question::Inspect { keys, after: None, count: 1 });
-        let (request, _) = one_sent(&mut machine, now);
-        answer(&mut machine, now, request, lease(Word::State, seconds(20.0)));
-        machine.effects(at(now), usize::MAX);
+        let (request, _) =
+            ask_sends(&mut machine, now, 100 + second as u64, Question::Inspect { keys, after: None, count: 1 });
+        answer_brings(&mut machine, now, request, lease(Word::State, seconds(20.0)));
     }
     ask(&mut machine, 9.5, 10, Question::Renew { id: Id(1), extend: None });
-    tick(&mut machine, 10.0);
-    let effects = machine.effects(at(10.0), usize::MAX);
+    let effects = tick_brings(&mut machine, 10.0);
     assert!(matches!(outcome(&effects, 9), Some(Outcome::Renewal(Err(Fault::Unavailable { .. })))), "{effects:?}");
-    answer(&mut machine, 10.1, request, lease(Word::Renewed, seconds(30.0)));
-    let effects = machine.effects(at(10.1), usize::MAX);
+    let effects = answer_brings(&mut machine, 10.1, request, lease(Word::Renewed, seconds(30.0)));
     assert!(outcome(&effects, 9).is_none(), "it was answered before");
     assert!(matches!(outcome(&effects, 10), Some(Outcome::Renewal(Ok(Renewal::Renewed)))), "{effects:?}");
 }
@@ -301,20 +268,17 @@ fn a_renewal_by_hand_that_had_its_time_leaves_the_others_theirs() {
 #[test]
 fn an_answer_that_prolongs_nothing_leaves_the_notice_as_long_as_it_was() {
     let mut machine = holding(LockOptions::new().manual_renewal());
-    disconnect(&mut machine, 9.95);
-    connect(&mut machine, 9.95);
+    reconnect(&mut machine, 9.95, 9.95);
     let (request, _) = one_sent(&mut machine, 9.95);
     // 20 s less what clocks may drift in them: it ends just when it would have ended.
-    answer(&mut machine, 10.0, request, lease(Word::Renewed, seconds(20.0)));
-    assert!(machine.effects(at(10.0), usize::MAX).is_empty());
+    assert!(answer_brings(&mut machine, 10.0, request, lease(Word::Renewed, seconds(20.0))).is_empty());
     assert_eq!(machine.next_due(), Some(at(29.849 - 3.0)));
 }
 
 #[test]
 fn a_renewal_tells_what_was_seen_and_what_is_left() {
     let mut machine = holding(LockOptions::new());
-    tick(&mut machine, 10.0);
-    match one_sent(&mut machine, 10.0).1 {
+    match tick_sends(&mut machine, 10.0).1 {
         Request::Renew(RenewRequest { seat: its, memory: told, left, .. })
             if (its, told) == (seat(5, 7, 7), memory(5, 7)) =>
         {
@@ -327,19 +291,15 @@ fn a_renewal_tells_what_was_seen_and_what_is_left() {
 #[test]
 fn a_closed_machine_renews_nothing_for_a_caller() {
     let mut machine = holding(LockOptions::new());
-    ask(&mut machine, 1.0, 8, Question::Close);
-    machine.effects(at(1.0), usize::MAX);
-    ask(&mut machine, 1.1, 9, Question::Renew { id: Id(1), extend: None });
-    let effects = machine.effects(at(1.1), usize::MAX);
+    ask_brings(&mut machine, 1.0, 8, Question::Close);
+    let effects = ask_brings(&mut machine, 1.1, 9, Question::Renew { id: Id(1), extend: None });
     assert!(matches!(outcome(&effects, 9), Some(Outcome::Renewal(Err(Fault::Closed)))), "{effects:?}");
 }
 
 #[test]
 fn a_renewal_that_was_cut_off_is_sent_again_over_the_next_connection() {
     let mut machine = holding(LockOptions::new());
-    tick(&mut machine, 10.0);
-    assert!(matches!(one_sent(&mut machine, 10.0).1, Request::Renew(_)));
-    disconnect(&mut machine, 10.1);
-    connect(&mut machine, 10.2);
+    assert!(matches!(tick_sends(&mut machine, 10.0).1, Request::Renew(_)));
+    reconnect(&mut machine, 10.1, 10.2);
     assert!(matches!(one_sent(&mut machine, 10.2).1, Request::Renew(_)));
 }

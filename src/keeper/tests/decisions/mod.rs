@@ -78,6 +78,11 @@ pub(super) fn grant_pushed(machine: &mut Machine, now: f64, id: u64, token: u64)
     pushed(machine, now, PushKind::Grant, id, token);
 }
 
+pub(super) fn grant_brings(machine: &mut Machine, now: f64, id: u64, token: u64) -> Vec<Effect> {
+    grant_pushed(machine, now, id, token);
+    machine.effects(at(now), usize::MAX)
+}
+
 /// A machine of so many waiters, with tickets from 10 on, that hears 3.5 s after their calls that the server does not know
 /// them; and what it sends then if there is so much room.
 pub(super) fn many_return(waiters: u64, room: usize) -> (Machine, Vec<(RequestId, Request)>) {
@@ -88,8 +93,7 @@ pub(super) fn many_return(waiters: u64, room: usize) -> (Machine, Vec<(RequestId
     for (index, (request, _)) in sent(&mut machine, 0.0).into_iter().enumerate() {
         answer(&mut machine, 0.1, request, Answer { ticket: 10 + index as u64, ..queued(9, seconds(30.0)) });
     }
-    tick(&mut machine, 3.4);
-    let (request, _) = one_sent(&mut machine, 3.4);
+    let (request, _) = tick_sends(&mut machine, 3.4);
     answer(&mut machine, 3.5, request, lease(Word::Unknown, Duration::ZERO));
     let sent = sent_within(&mut machine, 3.5, room);
     (machine, sent)

@@ -24,8 +24,7 @@ fn securing(options: LockOptions) -> (Machine, RequestId, Duration) {
     let (mut machine, spec) = start(options);
     acquire_in(&mut machine, 0.0, &spec, 1, Mode::Enqueue, None);
     let (request, _) = one_sent(&mut machine, 0.0);
-    answer(&mut machine, 0.1, request, lease(Word::Granted, spec.lease));
-    let effects = machine.effects(at(0.1), usize::MAX);
+    let effects = answer_brings(&mut machine, 0.1, request, lease(Word::Granted, spec.lease));
     assert!(granted(&effects).is_none(), "{effects:?}");
     // Should the lease run out meanwhile, the token is its place in the queue.
     assert!(
@@ -58,11 +57,9 @@ fn a_grant_is_handed_out_once_enough_have_it_and_counts_from_its_request() {
     let pause = machine.next_due().unwrap().since(at(0.2));
     assert!(pause >= seconds(0.01) && pause <= seconds(0.02), "{pause:?}");
     // It goes on confirming its lease, and asks them again.
-    tick(&mut machine, 0.3);
-    let (request, call) = one_sent(&mut machine, 0.3);
+    let (request, call) = tick_sends(&mut machine, 0.3);
     assert!(matches!(call, Request::Renew(RenewRequest { .. })), "{call:?}");
-    answer(&mut machine, 0.4, request, lease(Word::Renewed, seconds(30.0)));
-    let effects = machine.effects(at(0.4), usize::MAX);
+    let effects = answer_brings(&mut machine, 0.4, request, lease(Word::Renewed, seconds(30.0)));
     let [(request, 2, _)] = asked(&effects)[..] else { panic!("{effects:?}") };
     have(&mut machine, 0.5, request, 2);
     assert_eq!(granted(&machine.effects(at(0.5), usize::MAX)), Some(at(0.3 + 29.849)));
@@ -95,12 +92,10 @@ fn replicas_are_asked_again_after_pauses_that_double() {
 fn replicas_are_not_asked_again_while_a_question_is_under_way() {
     let (mut machine, request, _) = securing(two());
     let keys = start(two()).1.keys.clone();
-    ask(&mut machine, 0.2, 9, Question::Inspect { keys, after: None, count: 1 });
-    let (question, _) = one_sent(&mut machine, 0.2);
+    let (question, _) = ask_sends(&mut machine, 0.2, 9, Question::Inspect { keys, after: None, count: 1 });
     let mut named = lease(Word::State, seconds(29.0));
     named.own = Some(own(1, 7, 7));
-    answer(&mut machine, 0.3, question, named);
-    assert!(asked(&machine.effects(at(0.3), usize::MAX)).is_empty());
+    assert!(asked(&answer_brings(&mut machine, 0.3, question, named)).is_empty());
     have(&mut machine, 0.4, request, 2);
     assert_eq!(granted(&machine.effects(at(0.4), usize::MAX)), Some(at(29.849)));
 }
@@ -127,10 +122,8 @@ fn a_renewal_that_lacks_replicas_is_repeated_before_its_lease_is_over() {
     machine.effects(at(0.2), usize::MAX);
     let mut now = 1.2;
     let mut pause_after = |replicas| {
-        tick(&mut machine, now);
-        let (request, _) = one_sent(&mut machine, now);
-        answer(&mut machine, now, request, lease(Word::Renewed, seconds(3.0)));
-        let (request, ..) = asked(&machine.effects(at(now), usize::MAX))[0];
+        let (request, _) = tick_sends(&mut machine, now);
+        let (request, ..) = asked(&answer_brings(&mut machine, now, request, lease(Word::Renewed, seconds(3.0))))[0];
         have(&mut machine, now, request, replicas);
         machine.effects(at(now), usize::MAX);
         let pause = machine.next_due().unwrap().since(at(now));

@@ -84,8 +84,7 @@ fn a_leave_is_sent_before_the_acquires_that_were_called_later() {
 #[test]
 fn a_grant_that_nobody_awaits_is_released_before_a_try_that_was_called_later() {
     let (mut machine, spec) = start(LockOptions::new());
-    acquire(&mut machine, 0.0, &spec, 1);
-    let (request, _) = one_sent(&mut machine, 0.0);
+    let (request, _) = acquire_sends(&mut machine, 0.0, &spec, 1);
     answer(&mut machine, 0.1, request, lease(Word::Granted, spec.lease));
     abandon(&mut machine, 0.1, 1);
     acquire_in(&mut machine, 0.1, &spec, 2, Mode::Try, None);
@@ -106,8 +105,7 @@ fn a_lock_that_its_own_client_is_giving_back_is_asked_for_again() {
         machine.handle(at(1.0), Event::Command(Command::GiveBack { id: Id(1) }));
         let (release, _) = one_sent(&mut machine, 1.0);
         let busy = || Answer { own: Some(own(1, 7, 7)), ..lease(Word::Busy, seconds(29.0)) };
-        answer(&mut machine, 1.1, overtakes, busy());
-        let effects = machine.effects(at(1.1), usize::MAX);
+        let effects = answer_brings(&mut machine, 1.1, overtakes, busy());
         assert!(not_granted(&effects).is_none(), "{effects:?}");
         let again = effects.iter().find_map(|effect| match effect {
             Effect::Send { request, call: Request::Acquire(_) } => Some(*request),
@@ -115,8 +113,7 @@ fn a_lock_that_its_own_client_is_giving_back_is_asked_for_again() {
         });
         // A release that the server refuses does not make it ask in circles.
         fail(&mut machine, 1.2, release, Refusal::Temporary("LOADING".into()));
-        answer(&mut machine, 1.2, again.unwrap(), busy());
-        let effects = machine.effects(at(1.2), usize::MAX);
+        let effects = answer_brings(&mut machine, 1.2, again.unwrap(), busy());
         assert!(not_granted(&effects).is_some(), "{effects:?}");
     }
 }
@@ -185,8 +182,7 @@ fn leaves_wait_for_room_and_one_that_waits_is_not_sent_twice() {
     (1..=150).for_each(|id| abandon(&mut machine, 0.1, id));
     assert_eq!(kinds(&sent_within(&mut machine, 0.1, 0)), [""; 0]);
     assert_eq!(kinds(&sent_within(&mut machine, 0.1, 1)), ["leave 100"]);
-    disconnect(&mut machine, 0.2);
-    connect(&mut machine, 0.3);
+    reconnect(&mut machine, 0.2, 0.3);
     assert_eq!(kinds(&sent(&mut machine, 0.3)), ["leave 100", "leave 50"]);
     assert!(!machine.has_unsent());
 }

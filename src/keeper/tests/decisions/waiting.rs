@@ -22,8 +22,7 @@ fn the_first_four_ask_when_the_lease_ends_and_the_others_rely_on_heartbeats() {
     assert_eq!(waiting(options(), 0, seconds(20.0)).next_due(), Some(at(10.0)));
     // Nothing is granted while a recovery is open.
     let mut machine = waiting(options(), 0, seconds(2.0));
-    tick(&mut machine, 2.101);
-    let (request, _) = one_sent(&mut machine, 2.101);
+    let (request, _) = tick_sends(&mut machine, 2.101);
     answer(&mut machine, 2.2, request, Answer { recover_left: seconds(3.0), ..alive(0, Duration::ZERO) });
     assert_eq!(machine.next_due(), Some(at(2.2 + 3.0 + 0.001)));
 }
@@ -31,8 +30,7 @@ fn the_first_four_ask_when_the_lease_ends_and_the_others_rely_on_heartbeats() {
 #[test]
 fn a_heartbeat_in_vain_is_not_repeated_at_once() {
     let mut machine = waiting(LockOptions::new(), 0, Duration::ZERO);
-    tick(&mut machine, 0.101);
-    let (request, _) = one_sent(&mut machine, 0.101);
+    let (request, _) = tick_sends(&mut machine, 0.101);
     answer(&mut machine, 0.102, request, alive(0, Duration::ZERO));
     assert_eq!(machine.next_due(), Some(at(0.101 + 0.02)));
 }
@@ -57,8 +55,7 @@ fn one_heartbeat_speaks_for_all_and_names_the_first_sixteen() {
     }
     machine.effects(at(0.1), usize::MAX);
     assert_eq!(machine.next_due(), Some(at(3.0)));
-    tick(&mut machine, 3.0);
-    let (request, call) = one_sent(&mut machine, 3.0);
+    let (request, call) = tick_sends(&mut machine, 3.0);
     let Request::Heartbeat(HeartbeatRequest { client, liveness, buffer, heartbeat, ids, .. }) = call else {
         panic!("{call:?}")
     };
@@ -68,8 +65,7 @@ fn one_heartbeat_speaks_for_all_and_names_the_first_sixteen() {
     assert_eq!(machine.next_due(), Some(at(6.0)));
 
     // None while one is under way. The next timer is for the server's silence.
-    tick(&mut machine, 6.0);
-    one_sent(&mut machine, 6.0);
+    tick_sends(&mut machine, 6.0);
     assert_eq!(machine.next_due(), Some(at(6.0 + 3.0)));
 }
 
@@ -97,8 +93,7 @@ fn forgotten_waiters_re_enter_in_order_as_there_is_room() {
 fn all_return_again_after_a_connection_that_broke_while_they_did() {
     let (mut machine, open) = many_return(70, 64);
     assert_eq!(open.len(), 64);
-    disconnect(&mut machine, 3.6);
-    connect(&mut machine, 3.7);
+    reconnect(&mut machine, 3.6, 3.7);
     let again = sent(&mut machine, 3.7);
     let acquires = again.iter().filter(|(_, call)| matches!(call, Request::Acquire(AcquireRequest { .. }))).count();
     let heartbeats =
@@ -126,8 +121,7 @@ fn timeouts_count_from_the_call_and_need_no_server() {
         let Some(due) = due else { continue };
         tick(&mut machine, due - 0.001);
         assert!(machine.effects(at(due - 0.001), usize::MAX).is_empty());
-        tick(&mut machine, due);
-        let effects = machine.effects(at(due), usize::MAX);
+        let effects = tick_brings(&mut machine, due);
         let (waited, cause) = match not_granted(&effects) {
             Some(NotGranted::Timeout { waited, position: None, cause }) if timeout == Some(due) => {
                 (waited, cause.as_ref().map(ToString::to_string))
@@ -148,16 +142,14 @@ fn a_timeout_tells_the_position_and_leaves() {
     let (mut machine, spec) = start(LockOptions::new());
     acquire_in(&mut machine, 0.0, &spec, 1, Mode::Enqueue, Some(seconds(9.0)));
     let (request, _) = one_sent(&mut machine, 0.0);
-    answer(&mut machine, 0.1, request, queued(4, seconds(60.0)));
-    machine.effects(at(0.1), usize::MAX);
+    answer_brings(&mut machine, 0.1, request, queued(4, seconds(60.0)));
     // It asks for its position shortly before.
     tick(&mut machine, 8.75);
     let calls = sent(&mut machine, 8.75);
     let asked: Vec<_> = calls.iter().filter(|(_, call)| matches!(call, Request::Acquire(_))).collect();
     let &[&(request, _)] = &asked[..] else { panic!("{calls:?}") };
     answer(&mut machine, 8.8, request, queued(1, seconds(60.0)));
-    tick(&mut machine, 9.0);
-    let effects = machine.effects(at(9.0), usize::MAX);
+    let effects = tick_brings(&mut machine, 9.0);
     let timeout = |effect: &Effect| matches!(effect, Effect::NotGranted { id: Id(1), why: NotGranted::Timeout { position: Some((2, age)), .. } } if *age == seconds(0.2));
     assert!(effects.iter().any(timeout), "{effects:?}");
     let leaves = |effect: &Effect| matches!(effect, Effect::Send { call: Request::Leave(LeaveRequest { ids, .. }), .. } if ids[..] == [wire_id(1)]);
@@ -172,8 +164,7 @@ fn a_timeout_names_a_silence_that_is_worth_a_word() {
         let (mut machine, spec) = start(LockOptions::new());
         acquire_in(&mut machine, 0.0, &spec, 1, Mode::Wait, Some(seconds(timeout)));
         machine.effects(at(0.0), usize::MAX);
-        tick(&mut machine, timeout);
-        let effects = machine.effects(at(timeout), usize::MAX);
+        let effects = tick_brings(&mut machine, timeout);
         let Some(NotGranted::Timeout { cause, .. }) = not_granted(&effects) else { panic!("{effects:?}") };
         assert_eq!(
             cause.as_ref().is_some_and(|cause| cause.contains("has not answered for 250ms")),
@@ -201,8 +192,7 @@ fn a_refused_acquire_is_repeated_after_pauses_that_double() {
     let (request, _) = one_sent(&mut machine, now);
     answer(&mut machine, now, request, queued(4, seconds(60.0)));
     now += 20.0;
-    tick(&mut machine, now);
-    let (request, _) = one_sent(&mut machine, now);
+    let (request, _) = tick_sends(&mut machine, now);
     fail(&mut machine, now, request, Refusal::Temporary("LOADING".into()));
     assert!(machine.next_due().unwrap().since(at(now)) <= seconds(0.02));
 }
@@ -254,24 +244,19 @@ fn silence_is_looked_at_twice_and_then_the_connection_is_given_up() {
     acquire(&mut machine, 0.0, &spec, 1);
     machine.effects(at(0.0), usize::MAX);
     assert_eq!(machine.next_due(), Some(at(3.0)));
-    tick(&mut machine, 3.0);
-    assert!(machine.effects(at(3.0), usize::MAX).is_empty(), "its answers may be waiting to be read");
+    assert!(tick_brings(&mut machine, 3.0).is_empty(), "its answers may be waiting to be read");
     assert_eq!(machine.next_due(), Some(at(3.05)));
-    tick(&mut machine, 3.05);
-    assert!(reconnects(&machine.effects(at(3.05), usize::MAX)));
+    assert!(reconnects(&tick_brings(&mut machine, 3.05)));
 
     // An answer to anything shows that it is alive; a request that goes after another does not.
     let (mut machine, spec) = start(options());
-    acquire(&mut machine, 0.0, &spec, 1);
-    let (first, _) = one_sent(&mut machine, 0.0);
-    acquire(&mut machine, 1.0, &spec, 2);
-    one_sent(&mut machine, 1.0);
+    let (first, _) = acquire_sends(&mut machine, 0.0, &spec, 1);
+    acquire_sends(&mut machine, 1.0, &spec, 2);
     assert_eq!(machine.next_due(), Some(at(3.0)));
     tick(&mut machine, 3.0);
     answer(&mut machine, 3.01, first, queued(4, seconds(60.0)));
     assert_eq!(machine.next_due(), Some(at(3.01 + 3.0)));
-    tick(&mut machine, 6.0);
-    assert!(!reconnects(&machine.effects(at(6.0), usize::MAX)));
+    assert!(!reconnects(&tick_brings(&mut machine, 6.0)));
 }
 
 #[test]
@@ -283,11 +268,9 @@ fn patience_doubles_with_each_connection_given_up_until_an_answer() {
     for patience in [1.0, 2.0, 4.0].into_iter().chain([5.0; 40]) {
         assert_eq!((machine.patience(), sent(&mut machine, now).len()), (seconds(patience), 1));
         now += patience;
-        tick(&mut machine, now);
-        assert!(!reconnects(&machine.effects(at(now), usize::MAX)), "each connection is looked at twice");
+        assert!(!reconnects(&tick_brings(&mut machine, now)), "each connection is looked at twice");
         now += 0.05;
-        tick(&mut machine, now);
-        assert!(reconnects(&machine.effects(at(now), usize::MAX)));
+        assert!(reconnects(&tick_brings(&mut machine, now)));
         connect(&mut machine, now);
     }
     let (request, _) = one_sent(&mut machine, now);
@@ -311,25 +294,22 @@ fn returns_after_its_claim(mut machine: Machine, now: f64) -> u64 {
 fn a_waiter_that_never_heard_of_its_place_re_enters_there_after_a_lost_grant() {
     // The grant comes by message, and the reply with the ticket never does.
     let (mut machine, spec) = start(LockOptions::new());
-    acquire(&mut machine, 0.0, &spec, 1);
-    one_sent(&mut machine, 0.0);
+    acquire_sends(&mut machine, 0.0, &spec, 1);
     grant_pushed(&mut machine, 0.1, 1, 7);
     assert_eq!(returns_after_its_claim(machine, 0.1), 6);
 
     // The same, named by the reply to another question.
     let (mut machine, spec) = start(LockOptions::new());
-    acquire(&mut machine, 0.0, &spec, 1);
-    one_sent(&mut machine, 0.0);
-    ask(&mut machine, 0.1, 9, Question::Inspect { keys: spec.keys.clone(), after: None, count: 1 });
-    let (question, _) = one_sent(&mut machine, 0.1);
+    acquire_sends(&mut machine, 0.0, &spec, 1);
+    let (question, _) =
+        ask_sends(&mut machine, 0.1, 9, Question::Inspect { keys: spec.keys.clone(), after: None, count: 1 });
     let claim = OwnLease { claim: true, ..own(1, 7, 6) };
     answer(&mut machine, 0.2, question, Answer { own: Some(claim), ..lease(Word::State, seconds(0.1)) });
     assert_eq!(returns_after_its_claim(machine, 0.2), 6);
 
     // Or by the reply to its own acquire, which was repeated: its guard knows the place, too.
     let (mut machine, spec) = start(LockOptions::new());
-    acquire(&mut machine, 0.0, &spec, 1);
-    let (request, _) = one_sent(&mut machine, 0.0);
+    let (request, _) = acquire_sends(&mut machine, 0.0, &spec, 1);
     let claim = OwnLease { claim: true, ..own(1, 7, 6) };
     answer(&mut machine, 0.1, request, Answer { own: Some(claim), ..lease(Word::Granted, spec.lease) });
     let effects = machine.effects(at(0.1), usize::MAX);
@@ -343,11 +323,9 @@ fn a_waiter_that_never_heard_of_its_place_re_enters_there_after_a_lost_grant() {
 #[test]
 fn a_newcomer_to_a_full_queue_is_told_so_and_leaves() {
     let (mut machine, spec) = start(LockOptions::new().max_waiting(3));
-    acquire(&mut machine, 0.0, &spec, 1);
-    let (request, call) = one_sent(&mut machine, 0.0);
+    let (request, call) = acquire_sends(&mut machine, 0.0, &spec, 1);
     assert!(matches!(call, Request::Acquire(AcquireRequest { room: 3, .. })), "{call:?}");
-    answer(&mut machine, 0.1, request, Answer { waiting: 3, ..lease(Word::Busy, seconds(20.0)) });
-    let effects = machine.effects(at(0.1), usize::MAX);
+    let effects = answer_brings(&mut machine, 0.1, request, Answer { waiting: 3, ..lease(Word::Busy, seconds(20.0)) });
     assert!(matches!(not_granted(&effects), Some(NotGranted::QueueFull { waiting: 3 })), "{effects:?}");
     // An earlier request of the same acquire may be executed late, and take a place for nobody.
     let leaves = |effect: &Effect| matches!(effect, Effect::Send { call: Request::Leave(_), .. });

@@ -58,8 +58,7 @@ fn silence_about_a_subscription_ends_the_connection() {
 fn pause_before_a_node_is_cut_short_for_another_slot_there() {
     let mut alone = Alone::cluster(map(1, 1));
     for _ in 0..10 {
-        let (line, ..) = alone.dialled();
-        alone.handle(Event::Failed { line, error: refused() });
+        alone.refuse(refused());
     }
     alone.effects();
     let before = alone.now;

@@ -37,13 +37,18 @@ fn first_attempt_tries_nodes_in_parallel_within_five_seconds_in_all() {
     assert_eq!(first(&alone.effects()), Some(Ok(())));
 }
 
-#[test]
-fn first_attempt_fails_when_all_nodes_are_silent_with_the_most_telling_error() {
+/// The first attempt at a cluster of two nodes, which has just been found.
+fn found() -> Alone {
     let mut alone = Alone::of(Shape::Cluster(vec![node(1)]), true);
     let (line, ..) = alone.asked().remove(0);
     alone.handle(Event::Found { line, found: map(1, 2) });
-    let (one, ..) = alone.dialled();
-    alone.handle(Event::Failed { line: one, error: stranger() });
+    alone
+}
+
+#[test]
+fn first_attempt_fails_when_all_nodes_are_silent_with_the_most_telling_error() {
+    let mut alone = found();
+    alone.refuse(stranger());
     let outcome = loop {
         if let Some(outcome) = first(&alone.wait().1) {
             break outcome;
@@ -56,23 +61,16 @@ fn first_attempt_fails_when_all_nodes_are_silent_with_the_most_telling_error() {
 fn first_attempt_fails_with_the_first_of_the_errors_that_tell_most() {
     let at_second = ConnectError::Unreachable { address: "h:2".into(), cause: "refused".into() };
     for (error, told) in [(stranger(), stranger()), (at_second, refused())] {
-        let mut alone = Alone::of(Shape::Cluster(vec![node(1)]), true);
-        let (line, ..) = alone.asked().remove(0);
-        alone.handle(Event::Found { line, found: map(1, 2) });
-        let (one, ..) = alone.dialled();
-        alone.handle(Event::Failed { line: one, error: refused() });
-        let (two, ..) = alone.dialled();
-        alone.handle(Event::Failed { line: two, error });
+        let mut alone = found();
+        alone.refuse(refused());
+        alone.refuse(error);
         assert_eq!(first(&alone.effects()), Some(Err(told)));
     }
 }
 
 #[test]
 fn error_of_the_user_ends_the_first_attempt_at_once() {
-    let mut alone = Alone::of(Shape::Cluster(vec![node(1)]), true);
-    let (line, ..) = alone.asked().remove(0);
-    alone.handle(Event::Found { line, found: map(1, 2) });
-    let (one, ..) = alone.dialled();
-    alone.handle(Event::Failed { line: one, error: denied() });
+    let mut alone = found();
+    alone.refuse(denied());
     assert_eq!((alone.now, first(&alone.effects())), (0, Some(Err(denied()))));
 }

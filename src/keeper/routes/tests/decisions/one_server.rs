@@ -24,8 +24,7 @@ fn route_opens_when_the_connection_is_set_up() {
 
 #[test]
 fn request_over_a_closed_route_is_not_sent() {
-    let mut alone = Alone::server();
-    alone.want("x");
+    let mut alone = Alone::wanting();
     assert_eq!(alone.ask(1), None);
 }
 
@@ -54,8 +53,7 @@ fn half_of_a_pause_is_random() {
     alone.want_within("x", ms(5000));
     let pauses = Vec::from_iter((0..20).map(|_| {
         let before = alone.now;
-        let (line, ..) = alone.dialled();
-        alone.handle(Event::Failed { line, error: refused() });
+        alone.refuse(refused());
         alone.now - before
     }));
     let at_last = &pauses[8..];
@@ -68,8 +66,7 @@ fn pause_is_cut_short_for_a_lock_that_has_less_patience() {
     let mut alone = Alone::server();
     alone.want_within("x", ms(3333));
     for _ in 0..10 {
-        let (line, ..) = alone.dialled();
-        alone.handle(Event::Failed { line, error: refused() });
+        alone.refuse(refused());
     }
     alone.effects();
     let before = alone.now;
@@ -97,8 +94,7 @@ fn connecting_has_a_second_at_least_and_longer_each_time_until_there_is_an_answe
 
 #[test]
 fn silent_server_is_given_up_and_its_late_connection_is_dropped() {
-    let mut alone = Alone::server();
-    alone.want("x");
+    let mut alone = Alone::wanting();
     let (line, ..) = alone.dialled();
     let (waited, effects) = alone.wait();
     assert_eq!((waited, dropped(&effects)), (2000, vec![line]));
@@ -111,8 +107,7 @@ fn silent_server_is_given_up_and_its_late_connection_is_dropped() {
 
 #[test]
 fn connection_that_ends_is_made_again_and_the_next_one_kills_it() {
-    let mut alone = Alone::server();
-    alone.want("x");
+    let mut alone = Alone::wanting();
     let line = alone.serve();
     alone.handle(Event::Ended { line, cause: "gone".into() });
     let effects = alone.effects();
@@ -149,8 +144,7 @@ fn lost_and_renewed_connections_are_noted() {
         let note = |effect: Effect| if let Effect::Note(note) = effect { Some(note) } else { None };
         Vec::from_iter(alone.effects().into_iter().filter_map(note))
     };
-    let mut alone = Alone::server();
-    alone.want("x");
+    let mut alone = Alone::wanting();
     let (line, ..) = alone.dialled();
     alone.handle(Event::Ready { line, facts: Facts { warning: Some("evicts".into()), ..facts("run") } });
     assert!(matches!(&notes(&mut alone)[..], [Note::Warning(text)] if text == "evicts"));
@@ -162,8 +156,7 @@ fn lost_and_renewed_connections_are_noted() {
 
 #[test]
 fn end_of_a_connection_during_its_set_up_is_left_to_the_set_up() {
-    let mut alone = Alone::server();
-    alone.want("x");
+    let mut alone = Alone::wanting();
     let (line, ..) = alone.dialled();
     alone.handle(Event::Ended { line, cause: "gone".into() });
     assert!(alone.effects().is_empty());
@@ -179,15 +172,13 @@ fn server_is_connected_to_again_though_nobody_wants_a_lock() {
     alone.effects();
     alone.handle(Event::Ended { line, cause: "gone".into() });
     for _ in 0..3 {
-        let (line, ..) = alone.dialled();
-        alone.handle(Event::Failed { line, error: refused() });
+        alone.refuse(refused());
     }
 }
 
 #[test]
 fn master_that_takes_no_writes_is_kept_where_no_sentinel_knows_another() {
-    let mut alone = Alone::server();
-    alone.want("x");
+    let mut alone = Alone::wanting();
     let (line, _) = alone.connect();
     alone.ask(1);
     alone.reply(line, 1, Reply::Replica("READONLY".into()));
@@ -200,8 +191,7 @@ fn master_that_takes_no_writes_is_kept_where_no_sentinel_knows_another() {
 
 #[test]
 fn server_that_a_machine_gives_up_is_connected_to_anew() {
-    let mut alone = Alone::server();
-    alone.want("x");
+    let mut alone = Alone::wanting();
     let line = alone.serve();
     alone.handle(Event::GiveUp { slot: 0 });
     let effects = alone.effects();
@@ -213,8 +203,7 @@ fn server_that_a_machine_gives_up_is_connected_to_anew() {
 
 #[test]
 fn read_only_replica_is_no_server() {
-    let mut alone = Alone::server();
-    alone.want("x");
+    let mut alone = Alone::wanting();
     let (line, ..) = alone.dialled();
     alone.handle(Event::Ready { line, facts: Facts { read_only: true, ..facts("run") } });
     let told = alone.told();
@@ -226,14 +215,11 @@ fn read_only_replica_is_no_server() {
 
 #[test]
 fn lasting_errors_are_told_and_passing_ones_wait() {
-    let mut alone = Alone::server();
-    alone.want("x");
-    let (line, ..) = alone.dialled();
-    alone.handle(Event::Failed { line, error: refused() });
+    let mut alone = Alone::wanting();
+    alone.refuse(refused());
     assert_eq!(alone.told().iter().filter(|told| told.starts_with("denied")).count(), 0);
     for error in [denied(), stranger()] {
-        let (line, ..) = alone.dialled();
-        alone.handle(Event::Failed { line, error });
+        alone.refuse(error);
         assert_eq!(alone.told().iter().filter(|told| told.starts_with("denied")).count(), 1);
     }
     alone.connect();
@@ -242,8 +228,7 @@ fn lasting_errors_are_told_and_passing_ones_wait() {
 
 #[test]
 fn node_of_a_cluster_is_no_server_of_its_own() {
-    let mut alone = Alone::server();
-    alone.want("x");
+    let mut alone = Alone::wanting();
     let (line, _) = alone.connect();
     alone.ask(1);
     alone.reply(line, 1, moved(2));

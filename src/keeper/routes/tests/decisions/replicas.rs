@@ -16,8 +16,7 @@ fn replicate(alone: &mut Alone, request: u64, replicas: u32, within: u64) -> Vec
 
 #[test]
 fn questions_to_replicas_go_together_over_a_connection_of_their_own() {
-    let mut alone = Alone::server();
-    alone.want("x");
+    let mut alone = Alone::wanting();
     alone.connect();
     let effects = replicate(&mut alone, 1, 1, 300);
     let [Effect::ConnectSecond { line, by, .. }] = effects[..] else { panic!("{effects:?}") };
@@ -39,8 +38,7 @@ fn questions_to_replicas_go_together_over_a_connection_of_their_own() {
 
 #[test]
 fn replicas_of_another_run_do_not_count() {
-    let mut alone = Alone::server();
-    alone.want("x");
+    let mut alone = Alone::wanting();
     let (main, _) = alone.connect();
     let [Effect::ConnectSecond { line, .. }] = replicate(&mut alone, 1, 1, 300)[..] else {
         panic!("no second connection")
@@ -54,8 +52,7 @@ fn replicas_of_another_run_do_not_count() {
 
 #[test]
 fn replicas_that_cannot_be_asked_are_a_refusal() {
-    let mut alone = Alone::server();
-    alone.want("x");
+    let mut alone = Alone::wanting();
     alone.connect();
     let mut fail = |request: u64, how: &dyn Fn(&mut Alone, Line), cause: &str| {
         let effects = replicate(&mut alone, request, 1, 300);
@@ -80,8 +77,7 @@ fn replicas_that_cannot_be_asked_are_a_refusal() {
 
 #[test]
 fn questions_to_replicas_end_with_the_connection_that_they_are_about() {
-    let mut alone = Alone::server();
-    alone.want("x");
+    let mut alone = Alone::wanting();
     let (main, _) = alone.connect();
     let [Effect::ConnectSecond { line, .. }] = replicate(&mut alone, 1, 1, 300)[..] else {
         panic!("no second connection")

@@ -47,8 +47,7 @@ fn an_acquire_that_was_only_refused_is_not_released_for_ever() {
         acquire_in(&mut machine, 0.0, &spec, 1, Mode::Wait, Some(seconds(1.0)));
         let (request, _) = one_sent(&mut machine, 0.0);
         if cut {
-            disconnect(&mut machine, 0.1);
-            connect(&mut machine, 0.2);
+            reconnect(&mut machine, 0.1, 0.2);
             let (request, _) = one_sent(&mut machine, 0.2);
             fail(&mut machine, 0.3, request, Refusal::Temporary("OOM".into()));
         } else {
@@ -66,8 +65,7 @@ fn an_acquire_that_was_only_refused_is_not_released_for_ever() {
         tick(&mut machine, 1.0);
         // The server goes on to refuse, for longer than a session without a heartbeat lasts.
         for (asked, refused, left) in [(1.0, 11.0, 1), (12.9, 13.1, usize::from(cut))] {
-            tick(&mut machine, asked);
-            let (request, call) = one_sent(&mut machine, asked);
+            let (request, call) = tick_sends(&mut machine, asked);
             assert!(matches!(call, Request::Leave(LeaveRequest { .. })), "{call:?}");
             fail(&mut machine, refused, request, Refusal::Temporary("OOM".into()));
             assert_eq!((machine.releases().count(), machine.locks.len()), (left, left));
@@ -80,7 +78,6 @@ fn a_lease_that_was_declared_lost_is_not_renewed() {
     let mut machine = holding(LockOptions::new());
     pushed(&mut machine, 1.0, PushKind::Break, 1, 7);
     machine.effects(at(1.0), usize::MAX);
-    disconnect(&mut machine, 2.0);
-    connect(&mut machine, 3.0);
+    reconnect(&mut machine, 2.0, 3.0);
     assert!(sent(&mut machine, 3.0).is_empty());
 }

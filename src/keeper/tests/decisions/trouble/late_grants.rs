@@ -5,8 +5,7 @@ use super::*;
 #[test]
 fn a_grant_that_nobody_wants_any_more_is_given_back_for_as_long_as_it_lasts() {
     let (mut machine, spec) = start(LockOptions::new());
-    acquire(&mut machine, 0.0, &spec, 1);
-    let (request, _) = one_sent(&mut machine, 0.0);
+    let (request, _) = acquire_sends(&mut machine, 0.0, &spec, 1);
     machine.handle(at(0.1), Event::Command(Command::Abandon { id: Id(1) }));
     let (leave, _) = one_sent(&mut machine, 0.1);
     answer(&mut machine, 0.2, leave, lease(Word::Left, Duration::ZERO));
@@ -44,10 +43,8 @@ fn a_grant_of_which_little_is_left_is_confirmed_before_it_is_handed_out() {
     let options = || LockOptions::new().lease(seconds(20.0));
     for (answered, handed_out) in [(17.898, true), (17.9, false)] {
         let (mut machine, spec) = start(options().liveness(seconds(60.0)));
-        acquire(&mut machine, 0.0, &spec, 1);
-        let (request, _) = one_sent(&mut machine, 0.0);
-        answer(&mut machine, answered, request, lease(Word::Granted, seconds(20.0)));
-        let effects = machine.effects(at(answered), usize::MAX);
+        let (request, _) = acquire_sends(&mut machine, 0.0, &spec, 1);
+        let effects = answer_brings(&mut machine, answered, request, lease(Word::Granted, seconds(20.0)));
         assert_eq!(granted(&effects).is_some(), handed_out, "{answered}");
         if handed_out {
             continue;
@@ -64,8 +61,7 @@ fn a_grant_of_which_little_is_left_is_confirmed_before_it_is_handed_out() {
 fn a_second_confirmation_of_which_nothing_is_left_is_an_error() {
     for (took, handed_out) in [(19.898, true), (19.899, false)] {
         let (mut machine, spec) = start(LockOptions::new().lease(seconds(20.0)).liveness(seconds(60.0)));
-        acquire(&mut machine, 0.0, &spec, 1);
-        let (request, _) = one_sent(&mut machine, 0.0);
+        let (request, _) = acquire_sends(&mut machine, 0.0, &spec, 1);
         answer(&mut machine, 19.0, request, lease(Word::Granted, seconds(20.0)));
         let (request, _) = one_sent(&mut machine, 19.0);
         answer(&mut machine, 19.0 + took, request, lease(Word::Renewed, seconds(20.0)));
@@ -87,12 +83,9 @@ fn a_second_confirmation_of_which_nothing_is_left_is_an_error() {
 fn a_waiter_whose_grant_is_being_confirmed_does_not_return_to_the_queue() {
     let mut machine = waiting(LockOptions::new(), 1, seconds(60.0));
     let spec = start(LockOptions::new()).1;
-    acquire(&mut machine, 0.2, &spec, 2);
-    let (request, _) = one_sent(&mut machine, 0.2);
-    answer(&mut machine, 0.3, request, Answer { ticket: 8, ..queued(2, seconds(60.0)) });
-    machine.effects(at(0.3), usize::MAX);
-    tick(&mut machine, 3.6);
-    let (heartbeat, _) = one_sent(&mut machine, 3.6);
+    let (request, _) = acquire_sends(&mut machine, 0.2, &spec, 2);
+    answer_brings(&mut machine, 0.3, request, Answer { ticket: 8, ..queued(2, seconds(60.0)) });
+    let (heartbeat, _) = tick_sends(&mut machine, 3.6);
     grant_pushed(&mut machine, 3.7, 1, 7);
     let (confirmation, call) = one_sent(&mut machine, 3.7);
     assert!(is_renewal(&call), "{call:?}");

@@ -23,13 +23,10 @@ fn heartbeats_and_leaves_tell_what_the_client_knows() {
 fn a_grant_that_only_a_message_told_is_part_of_what_the_client_knows() {
     let mut machine = waiting(LockOptions::new(), 0, seconds(20.0));
     let spec = start(LockOptions::new()).1;
-    acquire(&mut machine, 0.5, &spec, 2);
-    let (request, _) = one_sent(&mut machine, 0.5);
+    let (request, _) = acquire_sends(&mut machine, 0.5, &spec, 2);
     answer(&mut machine, 0.5, request, queued(1, seconds(20.0)));
-    grant_pushed(&mut machine, 1.0, 1, 9);
-    assert!(granted(&machine.effects(at(1.0), usize::MAX)).is_some());
-    disconnect(&mut machine, 1.0);
-    connect(&mut machine, 1.1);
+    assert!(granted(&grant_brings(&mut machine, 1.0, 1, 9)).is_some());
+    reconnect(&mut machine, 1.0, 1.1);
     let calls = sent(&mut machine, 1.1);
     let [(_, renewal), (_, Request::Heartbeat(heartbeat))] = &calls[..] else { panic!("{calls:?}") };
     assert!(is_renewal(renewal));
@@ -40,19 +37,14 @@ fn a_grant_that_only_a_message_told_is_part_of_what_the_client_knows() {
 fn a_reply_with_another_epoch_is_answered_at_once_with_lease_and_place() {
     let mut machine = holding(LockOptions::new());
     let spec = start(LockOptions::new()).1;
-    acquire(&mut machine, 0.5, &spec, 2);
-    let (request, _) = one_sent(&mut machine, 0.5);
-    answer(&mut machine, 0.6, request, queued(0, seconds(29.4)));
-    machine.effects(at(0.6), usize::MAX);
+    let (request, _) = acquire_sends(&mut machine, 0.5, &spec, 2);
+    answer_brings(&mut machine, 0.6, request, queued(0, seconds(29.4)));
     // A lease at another lock has nothing to do with it.
     let other = other_lock(LockOptions::new());
-    acquire(&mut machine, 0.7, &other, 3);
-    let (request, _) = one_sent(&mut machine, 0.7);
-    answer(&mut machine, 0.8, request, Answer { epoch: 50, ..lease(Word::Granted, seconds(30.0)) });
-    machine.effects(at(0.8), usize::MAX);
+    let (request, _) = acquire_sends(&mut machine, 0.7, &other, 3);
+    answer_brings(&mut machine, 0.8, request, Answer { epoch: 50, ..lease(Word::Granted, seconds(30.0)) });
 
-    tick(&mut machine, 4.0);
-    let (request, call) = one_sent(&mut machine, 4.0);
+    let (request, call) = tick_sends(&mut machine, 4.0);
     assert!(matches!(call, Request::Heartbeat(HeartbeatRequest { .. })), "{call:?}");
     answer(&mut machine, 4.1, request, Answer { epoch: 6, ..alive(0, Duration::ZERO) });
     let told = sent(&mut machine, 4.1);
@@ -68,22 +60,19 @@ fn a_newcomer_brings_the_newest_memory_and_a_returning_waiter_its_own_seat() {
     let mut machine = waiting(LockOptions::new(), 9, seconds(60.0));
     let spec = start(LockOptions::new()).1;
     let asks = |call: &Request, its: Seat, under| matches!(call, Request::Acquire(request) if request.seat == its && request.memory == memory(under, 7));
-    acquire(&mut machine, 1.0, &spec, 2);
-    let (request, call) = one_sent(&mut machine, 1.0);
+    let (request, call) = acquire_sends(&mut machine, 1.0, &spec, 2);
     assert!(asks(&call, Seat::NONE, 5), "{call:?}");
     answer(&mut machine, 1.1, request, Answer { epoch: 6, ticket: 8, ..queued(9, seconds(60.0)) });
     let (_, call) = one_sent(&mut machine, 1.1);
     assert!(asks(&call, seat(5, 6, 0), 6), "{call:?}");
-    acquire(&mut machine, 1.2, &spec, 3);
-    let (_, call) = one_sent(&mut machine, 1.2);
+    let (_, call) = acquire_sends(&mut machine, 1.2, &spec, 3);
     assert!(asks(&call, Seat::NONE, 6), "{call:?}");
 }
 
 #[test]
 fn the_same_data_is_believed_when_a_lease_became_shorter() {
     let mut machine = waiting(LockOptions::new().liveness(seconds(30.0)), 0, seconds(60.0));
-    tick(&mut machine, 10.0);
-    let (request, _) = one_sent(&mut machine, 10.0);
+    let (request, _) = tick_sends(&mut machine, 10.0);
     answer(&mut machine, 10.1, request, alive(0, seconds(2.0)));
     assert_eq!(machine.next_due(), Some(at(10.1 + 2.0 + 0.001)));
 }
@@ -92,8 +81,7 @@ fn the_same_data_is_believed_when_a_lease_became_shorter() {
 fn a_waiter_near_the_front_asks_when_the_lease_ends() {
     let mut machine = waiting(LockOptions::new().liveness(seconds(30.0)), 9, seconds(15.0));
     assert_eq!(machine.next_due(), Some(at(10.0)));
-    tick(&mut machine, 10.0);
-    let (request, _) = one_sent(&mut machine, 10.0);
+    let (request, _) = tick_sends(&mut machine, 10.0);
     answer(&mut machine, 10.1, request, alive(0, seconds(5.0)));
     assert_eq!(machine.next_due(), Some(at(10.1 + 5.0 + 0.001)));
 }
@@ -107,8 +95,7 @@ fn a_lease_that_an_answer_names_under_another_token_is_renewed_at_once() {
         let (request, _) = one_sent(&mut machine, 1.0);
         let mut answered = lease(Word::State, seconds(8.0));
         answered.own = Some(own(1, token, token));
-        answer(&mut machine, 1.1, request, answered);
-        let sent = calls(machine.effects(at(1.1), usize::MAX));
+        let sent = calls(answer_brings(&mut machine, 1.1, request, answered));
         assert_eq!(sent.iter().any(|(_, call)| is_renewal(call)), renews, "{sent:?}");
     }
 }
@@ -118,14 +105,11 @@ fn a_lease_that_an_answer_names_under_another_token_is_renewed_at_once() {
 fn a_reply_that_tells_of_less_does_not_hide_what_was_told_before() {
     let mut machine = waiting(LockOptions::new(), 0, seconds(20.0));
     let spec = start(LockOptions::new()).1;
-    acquire(&mut machine, 0.5, &spec, 2);
-    let (request, _) = one_sent(&mut machine, 0.5);
-    ask(&mut machine, 0.6, 4, Question::Position { id: Id(1) });
-    let (older, _) = one_sent(&mut machine, 0.6);
+    let (request, _) = acquire_sends(&mut machine, 0.5, &spec, 2);
+    let (older, _) = ask_sends(&mut machine, 0.6, 4, Question::Position { id: Id(1) });
     answer(&mut machine, 0.7, request, Answer { stamp: 9, ticket: 8, ..queued(1, seconds(20.0)) });
     answer(&mut machine, 0.8, older, Answer { stamp: 6, ..queued(0, seconds(20.0)) });
-    disconnect(&mut machine, 1.0);
-    connect(&mut machine, 1.1);
+    reconnect(&mut machine, 1.0, 1.1);
     let (_, call) = sent(&mut machine, 1.1).remove(0);
     assert!(matches!(&call, Request::Heartbeat(heartbeat) if heartbeat.memory == memory(5, 9)), "{call:?}");
 }
@@ -138,11 +122,9 @@ fn what_a_client_was_told_outlasts_its_last_lease() {
         machine.handle(at(1.0), Event::Command(Command::GiveBack { id: Id(1) }));
         let (request, _) = one_sent(&mut machine, 1.0);
         let released = lease(Word::Released, Duration::ZERO);
-        answer(&mut machine, 1.1, request, Answer { stamp: 8, keep: seconds(30.0), ..released });
-        machine.effects(at(1.1), usize::MAX);
+        answer_brings(&mut machine, 1.1, request, Answer { stamp: 8, keep: seconds(30.0), ..released });
         let spec = start(LockOptions::new()).1;
-        acquire(&mut machine, comes_back, &spec, 2);
-        let (_, call) = one_sent(&mut machine, comes_back);
+        let (_, call) = acquire_sends(&mut machine, comes_back, &spec, 2);
         let Request::Acquire(acquire) = &call else { panic!("{call:?}") };
         assert_eq!(acquire.memory, if knows { memory(5, 8) } else { Memory::NONE });
     }
@@ -166,13 +148,11 @@ fn a_release_that_may_come_after_another_grant_names_no_lease() {
         matches!(&one_sent(&mut machine, 3.0).1, Request::Release(again) if again.seat == first),
         "a request that was refused was not executed"
     );
-    disconnect(&mut machine, 3.1);
-    connect(&mut machine, 3.2);
+    reconnect(&mut machine, 3.1, 3.2);
     assert!(matches!(&one_sent(&mut machine, 3.2).1, Request::Release(again) if again.seat == Seat::NONE));
 
     let mut machine = holding(LockOptions::new());
-    tick(&mut machine, 10.0);
-    let (request, _) = one_sent(&mut machine, 10.0);
+    let (request, _) = tick_sends(&mut machine, 10.0);
     answer(&mut machine, 10.1, request, lease(Word::Broken, seconds(20.0)));
     assert_eq!(release(&mut machine, 10.2).1, Seat::NONE, "it was broken");
 
@@ -190,14 +170,12 @@ fn a_release_that_may_come_after_another_grant_names_no_lease() {
 #[test]
 fn a_client_behind_a_slow_network_says_how_far_apart_its_heartbeats_are() {
     let (mut machine, spec) = start(LockOptions::new().liveness(seconds(0.06)));
-    acquire(&mut machine, 0.0, &spec, 1);
-    let (request, _) = one_sent(&mut machine, 0.0);
+    let (request, _) = acquire_sends(&mut machine, 0.0, &spec, 1);
     answer(&mut machine, 0.01, request, queued(9, seconds(60.0)));
     let mut now = 0.02;
     // The clock moves by two intervals for each.
     for expected in [0.02, 0.06, 0.06] {
-        tick(&mut machine, now);
-        let (request, call) = one_sent(&mut machine, now);
+        let (request, call) = tick_sends(&mut machine, now);
         let Request::Heartbeat(HeartbeatRequest { heartbeat, .. }) = call else { panic!("{call:?}") };
         assert_eq!(heartbeat, seconds(expected));
         now += 0.1;
@@ -208,8 +186,7 @@ fn a_client_behind_a_slow_network_says_how_far_apart_its_heartbeats_are() {
 #[test]
 fn a_memory_that_is_disbelieved_is_not_sent_again() {
     let mut machine = waiting(LockOptions::new(), 0, seconds(20.0));
-    disconnect(&mut machine, 1.0);
-    connect(&mut machine, 1.1);
+    reconnect(&mut machine, 1.0, 1.1);
     let (request, _) = one_sent(&mut machine, 1.1);
     answer(&mut machine, 1.1, request, lease(Word::Unknown, Duration::ZERO));
     let (request, call) = one_sent(&mut machine, 1.1);
