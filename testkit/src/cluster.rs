@@ -160,12 +160,7 @@ impl Cluster {
         let proxy = Proxy::start(node).tcp();
         let id: String = ask(node, &["MYID"]);
         let port = Value::Int(proxy.port().into());
-        let () = cmd("CONFIG")
-            .arg("SET")
-            .arg("cluster-announce-port")
-            .arg(proxy.port())
-            .query(&mut node.raw())
-            .expect("CONFIG SET");
+        node.set("cluster-announce-port", proxy.port());
         eventually("all nodes name the proxy", SOON, || {
             self.up().all(|other| {
                 let ranges: Vec<Vec<Value>> = ask(other, &["SLOTS"]);
@@ -273,12 +268,7 @@ pub(super) fn found(owner: &RedisServer, other: &RedisServer) {
 fn make_one(nodes: &[&RedisServer], assign: impl FnOnce()) {
     // Two nodes that meet each other at the same moment can miss each other (Valkey's do), and wait for that long.
     const HASTE: Duration = Duration::from_secs(2);
-    let set = |timeout: &str| {
-        for node in nodes {
-            let mut set = cmd("CONFIG").arg("SET").arg("cluster-node-timeout").to_owned();
-            let () = set.arg(timeout).query(&mut node.raw()).expect("CONFIG SET");
-        }
-    };
+    let set = |timeout: &str| nodes.iter().for_each(|node| node.set("cluster-node-timeout", timeout));
     let get = cmd("CONFIG").arg("GET").arg("cluster-node-timeout").to_owned();
     let (_, agreed): (String, String) = get.query(&mut nodes[0].raw()).expect("CONFIG GET");
     set(&HASTE.as_millis().to_string());

@@ -49,7 +49,7 @@ pub use self::{
     proxy::{Act, Proxy, Target},
     sentinel::Sentinels,
     server::RedisServer,
-    watch::{Calls, Monitor, calls, keys_left, keys_left_within},
+    watch::{Calls, Monitor, calls, keys_left, keys_left_after, keys_left_within},
 };
 
 /// How long anything that should happen soon may take before a test fails. Generous, because machines that run tests
@@ -106,6 +106,13 @@ pub async fn soon<F: IntoFuture>(what: F) -> F::Output {
 /// A client of this server.
 pub async fn connect(server: &RedisServer) -> Client {
     soon(Client::connect(&server.url())).await.expect("a client of a private server")
+}
+
+/// A server of the test's own, and a client of it.
+pub async fn server_and_client() -> (RedisServer, Client) {
+    let server = RedisServer::start();
+    let client = connect(&server).await;
+    (server, client)
 }
 
 /// Heartbeats, renewals and the ends of leases are far away while a test runs: a waiter that hears of its grant heard

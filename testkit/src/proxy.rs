@@ -108,6 +108,14 @@ struct Inner {
 }
 
 impl Proxy {
+    /// A server that is alone whatever the environment says about the run, and this in front of it.
+    #[track_caller]
+    pub fn of_a_server() -> (RedisServer, Proxy) {
+        let server = RedisServer::builder().alone().start();
+        let proxy = Proxy::start(&server);
+        (server, proxy)
+    }
+
     /// Listens on its own unix socket.
     #[track_caller]
     pub fn start(server: &RedisServer) -> Proxy {

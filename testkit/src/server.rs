@@ -108,6 +108,12 @@ impl RedisServer {
         self.try_raw().expect("a connection to the private redis-server")
     }
 
+    /// CONFIG SET.
+    #[track_caller]
+    pub fn set(&self, name: &str, value: impl redis::ToRedisArgs) {
+        redis::cmd("CONFIG").arg("SET").arg(name).arg(value).exec(&mut self.raw()).expect("CONFIG SET");
+    }
+
     /// All data is lost (FLUSHALL).
     #[track_caller]
     pub fn flush(&self) {

@@ -20,6 +20,13 @@ pub fn keys_left(server: &RedisServer) {
     keys_left_within(server, SOON);
 }
 
+/// Drops this, and asserts the same.
+#[track_caller]
+pub fn keys_left_after<T>(last: T, server: &RedisServer) {
+    drop(last);
+    keys_left(server);
+}
+
 /// [`keys_left`] with another bound.
 #[track_caller]
 pub fn keys_left_within(server: &RedisServer, timeout: Duration) {

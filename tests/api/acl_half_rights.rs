@@ -10,7 +10,7 @@ use fairlock::{
     error::{Fault, TryAcquireError},
 };
 use testkit::{
-    RedisServer, SOON, keys_left,
+    RedisServer, SOON, keys_left_after,
     run::{self, HISTORY_RIGHTS, Topology, lacks, least_rights},
     soon,
 };
@@ -294,6 +294,5 @@ async fn locks_work_without_it(right: &str) {
     soon(guard.renew()).await.unwrap();
     soon(guard.release()).await.unwrap();
     soon(its_turn_comes(&lock, waiting).await.release()).await.unwrap();
-    drop((lock, client));
-    keys_left(&server);
+    keys_left_after((lock, client), &server);
 }

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use fairlock::{Client, LockOptions, error::AcquireError};
 use redis::{Connection, cmd};
-use testkit::{RedisServer, SOON, eventually_async, keys_left, state::State};
+use testkit::{RedisServer, SOON, eventually_async, keys_left, server_and_client, state::State};
 use tokio::sync::Mutex;
 
 const ARRIVALS: usize = 1000;
@@ -112,8 +112,7 @@ fn a_ticket_is_the_microsecond_of_its_arrival() {
 
 #[tokio::test]
 async fn a_thousand_acquires_of_one_client_are_served_in_order() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).await.unwrap();
+    let (server, client) = server_and_client().await;
     let lock = client.lock("queue").unwrap();
     let first = lock.acquire().await.unwrap();
 

@@ -14,7 +14,7 @@ use std::{
 };
 
 use fairlock::{Client, LockOptions, error::LostReason};
-use testkit::{Child, RedisServer, SOON, child, keys_left, soon};
+use testkit::{Child, SOON, child, keys_left, keys_left_after, server_and_client, soon};
 
 /// Long enough that a keeper is given its turn on a machine whose every core is burnt by several tests.
 const LEASE: Duration = Duration::from_secs(6);
@@ -61,8 +61,7 @@ async fn burn(url: &str) {
 /// Observed from another client with a waiter, which would be granted a lease that was lost for a moment.
 #[tokio::test]
 async fn a_caller_that_burns_all_cores_keeps_its_lease() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).await.unwrap();
+    let (server, client) = server_and_client().await;
     let lock = client.lock_with("lock", options(LEASE)).unwrap();
     let mut holder = Child::spawn("burn", &[&server.url()]);
     holder.wait_line("granted", SOON);
@@ -129,8 +128,7 @@ fn wait_with<F: Future + Unpin>(waker: &Waker, future: &mut F) {
 #[tokio::test]
 async fn wakers_that_block_delay_no_lease_and_no_wake_up() {
     const BLOCKED: usize = 4;
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).await.unwrap();
+    let (server, client) = server_and_client().await;
     let held = client.lock_with("held", options(LEASE)).unwrap().acquire().await.unwrap();
     let broken = client.lock_with("broken", options(LEASE)).unwrap();
     let guard = broken.acquire().await.unwrap();
@@ -168,14 +166,12 @@ async fn wakers_that_block_delay_no_lease_and_no_wake_up() {
         soon(waiting).await.unwrap().release().await.unwrap();
     }
     drop(renewal);
-    drop((held, guard));
-    keys_left(&server);
+    keys_left_after((held, guard), &server);
 }
 
 #[tokio::test]
 async fn a_waker_that_panics_harms_nobody_else() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).await.unwrap();
+    let (server, client) = server_and_client().await;
     let held = client.lock("held").unwrap().acquire().await.unwrap();
     let other = Client::connect(&server.url()).await.unwrap().lock("wanted").unwrap();
     let wanted = other.acquire().await.unwrap();
@@ -200,8 +196,7 @@ async fn a_waker_that_panics_harms_nobody_else() {
 /// A keeper that ends tells its callers, although the waker of another caller blocks.
 #[tokio::test]
 async fn a_waker_that_blocks_keeps_no_news_of_a_dead_keeper_from_others() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).await.unwrap();
+    let (_server, client) = server_and_client().await;
     let acquire = async |name: &str| client.lock_with(name, options(SHORT)).unwrap().acquire().await.unwrap();
     let guards = [acquire("a").await, acquire("b").await];
     let gate = Arc::new(Gate::default());

@@ -16,8 +16,8 @@ use fairlock::{
 };
 use redis::cmd;
 use testkit::{
-    Act, Child, Proxy, RedisServer, SOON, Target, child, connect, eventually, eventually_async, keys_left, poll_once,
-    quiet, soon, state::State,
+    Act, Child, Proxy, RedisServer, SOON, Target, child, connect, eventually, eventually_async, keys_left,
+    keys_left_after, poll_once, quiet, server_and_client, soon, state::State,
 };
 
 /// The helper processes of this file.
@@ -113,8 +113,7 @@ fn end_without_dropping_all(url: &str, name: &str, how: &str, closes: bool) {
 /// Rust drops nothing but the values that `main` owns itself.
 #[tokio::test]
 async fn the_end_of_main_gives_back_only_what_it_drops_and_close_gives_back_the_rest() {
-    let server = RedisServer::start();
-    let client = connect(&server).await;
+    let (server, client) = server_and_client().await;
     for how in ["process::exit", "a static", "a detached thread", "a thread that waits"] {
         for closes in [false, true] {
             let lock = client.lock_with(&format!("{how}, {closes}"), quiet()).unwrap();
@@ -149,8 +148,7 @@ async fn the_last_handle_waits_for_what_is_given_back() {
 /// it has been granted.
 #[tokio::test]
 async fn dropped_acquires_leave_the_queue() {
-    let server = RedisServer::start();
-    let client = connect(&server).await;
+    let (server, client) = server_and_client().await;
     let lock = client.lock_with("lock", quiet()).unwrap();
     let guard = lock.acquire().await.unwrap();
     let waiting = async || lock.inspect().await.unwrap().waiting;
@@ -179,14 +177,12 @@ async fn dropped_acquires_leave_the_queue() {
     guard.release().await.unwrap();
     eventually_async("it is granted", SOON, async || waiting().await == 0).await;
     assert_eq!(behind.position().await.unwrap(), 0);
-    drop(behind);
-    keys_left(&server);
+    keys_left_after(behind, &server);
 }
 
 #[tokio::test]
 async fn the_last_handle_ends_the_connection() {
-    let server = RedisServer::start();
-    let client = connect(&server).await;
+    let (server, client) = server_and_client().await;
     let lock = client.lock_with("lock", quiet()).unwrap();
     drop(client);
     let guard = lock.acquire().await.unwrap();
@@ -207,8 +203,7 @@ async fn the_last_handle_ends_the_connection() {
 
 #[tokio::test]
 async fn a_closed_client_tells_everybody_and_gives_everything_back() {
-    let server = RedisServer::start();
-    let client = connect(&server).await;
+    let (server, client) = server_and_client().await;
     let lock = client.lock_with("lock", quiet()).unwrap();
     let guard = lock.acquire().await.unwrap();
     let waiting = [lock.enqueue().await.unwrap(), lock.enqueue().await.unwrap()];
@@ -239,8 +234,7 @@ async fn a_closed_client_tells_everybody_and_gives_everything_back() {
 /// While the server hangs no release reaches it, so a loss that is reported now is reported before the release.
 #[tokio::test]
 async fn a_closed_client_tells_its_guards_before_it_gives_back() {
-    let server = RedisServer::start();
-    let client = connect(&server).await;
+    let (server, client) = server_and_client().await;
     let lock = client.lock_with("lock", quiet()).unwrap();
     let guard = lock.acquire().await.unwrap();
     let waiting = lock.enqueue().await.unwrap();

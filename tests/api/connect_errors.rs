@@ -167,33 +167,6 @@ async fn a_user_without_the_rights_is_told_where_they_are_listed() {
     }
 }
 
-/// The user is disabled while its client waits, and enabled again.
-#[tokio::test]
-async fn a_waiter_keeps_its_place_while_its_user_is_disabled() {
-    let server = RedisServer::builder().plain().user("worker", "on >pw ~* &* +@all").start();
-    let holder = soon(Client::connect(&server.admin_url())).await.unwrap().lock("lock").unwrap();
-    let guard = soon(holder.acquire().into_future()).await.unwrap();
-    let client = soon(Client::connect(&server.url_as("worker", "pw"))).await.unwrap();
-    let lock = client.lock("lock").unwrap();
-    let waiting = soon(lock.enqueue().into_future()).await.unwrap();
-    let ticket = waiting.ticket();
-
-    let mut raw = server.raw();
-    let () = cmd("ACL").arg("SETUSER").arg("worker").arg("off").query(&mut raw).unwrap();
-    let _: u32 = cmd("CLIENT").arg("KILL").arg("USER").arg("worker").query(&mut raw).unwrap();
-    // A newcomer has no place that it could lose, so it fails at once.
-    let newcomer = async || soon(client.lock("other").unwrap().acquire().into_future()).await.map(|_| ()).unwrap_err();
-    match newcomer().await {
-        AcquireError::Fault(Fault::Connect(ConnectError::Authentication { .. })) => {}
-        other => panic!("{other:?}"),
-    }
-    let () = cmd("ACL").arg("SETUSER").arg("worker").arg("on").query(&mut raw).unwrap();
-    soon(guard.release()).await.unwrap();
-    let guard = soon(waiting).await.unwrap();
-    assert_eq!(guard.ticket(), ticket);
-    guard.release().await.unwrap();
-}
-
 /// The timeouts of silent nodes do not add up.
 #[tokio::test]
 async fn a_cluster_of_silent_nodes_takes_one_timeout() {

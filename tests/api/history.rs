@@ -8,7 +8,7 @@ use fairlock::{
     state::{EndedAs, PastGrant},
 };
 use testkit::{
-    Proxy, RedisServer, SOON, eventually_async, keys_left,
+    Proxy, RedisServer, SOON, eventually_async, keys_left_after,
     run::{HISTORY_RIGHTS, least_rights, version},
     soon,
 };
@@ -64,8 +64,7 @@ async fn a_history_tells_the_wait_the_hold_and_the_end_of_each_grant() {
     let latest = lock.history(1).await.unwrap().grants;
     assert_eq!(&latest[..], std::slice::from_ref(broken));
     lock.record_history(false).await.unwrap();
-    drop((guard, lock));
-    keys_left(&server);
+    keys_left_after((guard, lock), &server);
 }
 
 #[tokio::test]
@@ -163,6 +162,5 @@ async fn clients_without_rights_to_the_history_use_the_lock_as_before() {
     assert!(matches!(locker.history(9).await, Err(Fault::Refused { .. })), "{:?}", locker.history(9).await);
     assert!(matches!(reader.record_history(true).await, Err(Fault::Refused { .. })));
     switcher.record_history(false).await.unwrap();
-    drop((locker, reader, switcher));
-    keys_left(&server);
+    keys_left_after((locker, reader, switcher), &server);
 }

@@ -15,7 +15,7 @@ use fairlock::{
     error::{AcquireError, LostReason, ReleaseError, RenewError, RunError, TryAcquireError},
     state::BreakOutcome,
 };
-use testkit::{RedisServer, SOON, eventually_async, keys_left, soon};
+use testkit::{RedisServer, SOON, eventually_async, keys_left, keys_left_after, soon};
 use tokio::sync::Notify;
 
 async fn lock(server: &RedisServer, options: LockOptions) -> Lock {
@@ -81,8 +81,7 @@ async fn a_longest_hold_ends_renewal() {
     let guard = lock.acquire().await.unwrap();
     assert_eq!(soon(guard.lost()).await.reason, LostReason::MaxHold);
     assert!(called.elapsed() > longest, "{:?}", called.elapsed());
-    drop(guard);
-    keys_left(&server);
+    keys_left_after(guard, &server);
 }
 
 /// Sets its flag when it is dropped.
@@ -142,8 +141,7 @@ async fn a_job_that_ends_after_its_lease_is_lost() {
     let guard = lock.acquire().await.unwrap();
     let timeout = lock.acquire().timeout(Duration::from_millis(50)).run(async |_| ()).await;
     assert!(matches!(timeout, Err(RunError::Acquire(AcquireError::Timeout { .. }))), "{timeout:?}");
-    drop(guard);
-    keys_left(&server);
+    keys_left_after(guard, &server);
 }
 
 #[tokio::test]
@@ -167,8 +165,7 @@ async fn an_operator_who_breaks_a_lease_tells_its_holder() {
     let state = there.inspect().await.unwrap().holders.remove(0);
     assert!(state.broken && state.token == guard.token());
     assert!(matches!(there.try_acquire().await, Err(TryAcquireError::Busy { .. })));
-    drop(guard);
-    keys_left(&server);
+    keys_left_after(guard, &server);
 }
 
 #[tokio::test]
@@ -236,6 +233,5 @@ async fn a_long_queue_is_shown_whole() {
     let state = lock.inspect().await.unwrap();
     assert_eq!(state.waiting, 1234);
     assert!(state.queue.iter().map(|waiter| waiter.ticket).eq(waiters.iter().map(|waiter| waiter.ticket())));
-    drop((waiters, guard));
-    keys_left(&server);
+    keys_left_after((waiters, guard), &server);
 }

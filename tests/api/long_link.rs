@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fairlock::{__hooks::digest, Client, Guard, Lock};
-use testkit::{Act, Proxy, RedisServer, SOON, Target, connect, eventually_async, keys_left, quiet, soon};
+use testkit::{Act, Proxy, SOON, Target, connect, eventually_async, keys_left_after, quiet, soon};
 
 const ROUND_TRIP: Duration = Duration::from_millis(100);
 
@@ -36,8 +36,7 @@ enum Second {
 
 /// A lock is held. A far client acquires it. As soon as the server has answered it, somebody else does so.
 async fn the_first_to_arrive_is_served_first(by: By, second: Second) {
-    let server = RedisServer::builder().alone().start();
-    let proxy = Proxy::start(&server);
+    let (server, proxy) = Proxy::of_a_server();
     let near = connect(&server).await;
     let near_lock = near.lock_with("queue", quiet()).unwrap();
     let holder = soon(near_lock.acquire()).await.unwrap();
@@ -57,8 +56,7 @@ async fn the_first_to_arrive_is_served_first(by: By, second: Second) {
     soon(holder.release()).await.unwrap();
     let (first, second) = (soon(first).await.unwrap(), soon(second).await.unwrap());
     assert!(first < second, "the second to arrive is served first: its token is {second}, that of the first {first}");
-    drop((lock, near, far));
-    keys_left(&server);
+    keys_left_after((lock, near, far), &server);
 }
 
 /// The token of a grant, which is given back.
@@ -91,8 +89,7 @@ arrivals! {
 /// All of them are on their way at the same time.
 #[tokio::test]
 async fn acquires_of_one_far_client_are_served_in_order() {
-    let server = RedisServer::builder().alone().start();
-    let proxy = Proxy::start(&server);
+    let (server, proxy) = Proxy::of_a_server();
     let near = connect(&server).await;
     let holder = soon(near.lock_with("queue", quiet()).unwrap().acquire()).await.unwrap();
     let far = soon(Client::connect(&proxy.url())).await.unwrap();
@@ -107,6 +104,5 @@ async fn acquires_of_one_far_client_are_served_in_order() {
         tokens.push(soon(task).await.unwrap());
     }
     assert!(tokens.is_sorted_by(|a, b| a < b), "{tokens:?}");
-    drop((lock, near, far));
-    keys_left(&server);
+    keys_left_after((lock, near, far), &server);
 }

@@ -10,7 +10,9 @@ use fairlock::{
     state::BreakOutcome,
 };
 use futures_util::FutureExt as _;
-use testkit::{RedisServer, SOON, eventually, eventually_async, keys_left, poll_once, soon};
+use testkit::{
+    RedisServer, SOON, eventually, eventually_async, keys_left, keys_left_after, poll_once, server_and_client, soon,
+};
 
 fn lock(server: &RedisServer) -> Lock {
     Client::connect(&server.url()).blocking().unwrap().lock("lock").unwrap()
@@ -76,14 +78,12 @@ fn a_blocked_acquire_is_cancelled_by_another_thread() {
     assert_eq!(lock.enqueue().cancelled_by(&cancellation).blocking().unwrap_err(), AcquireError::Cancelled);
     assert_eq!(lock.try_acquire().cancelled_by(&cancellation).blocking().unwrap_err(), TryAcquireError::Cancelled);
     guard.release().blocking().unwrap();
-    drop(place.blocking().unwrap());
-    keys_left(&server);
+    keys_left_after(place.blocking().unwrap(), &server);
 }
 
 #[tokio::test]
 async fn an_awaited_acquire_is_cancelled_by_another_thread() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).await.unwrap();
+    let (server, client) = server_and_client().await;
     let lock = client.lock("lock").unwrap();
     let guard = lock.acquire().await.unwrap();
     let cancellation = CancellationToken::new();
@@ -138,8 +138,7 @@ fn a_try_waits_for_its_answer_as_long_as_it_is_told() {
 
 #[tokio::test]
 async fn renewals_can_be_awaited() {
-    let server = RedisServer::start();
-    let client = soon(Client::connect(&server.url())).await.unwrap();
+    let (_server, client) = server_and_client().await;
     let often = LockOptions::new().lease(2 * SOON).renew_every(Duration::from_millis(50));
     let guard = soon(client.lock_with("often", often).unwrap().acquire()).await.unwrap();
     for _ in 0..3 {

@@ -7,7 +7,7 @@ use fairlock::{
     error::{AcquireError, TryAcquireError},
 };
 use futures_util::future::join_all;
-use testkit::{Act, Proxy, RedisServer, SOON, Target, connect, eventually_async, keys_left, quiet, soon};
+use testkit::{Act, Proxy, RedisServer, SOON, Target, connect, eventually_async, keys_left_after, quiet, soon};
 
 fn bounded(client: &Client, most: u32) -> Lock {
     client.lock_with("lock", quiet().max_waiting(most)).unwrap()
@@ -20,8 +20,10 @@ async fn waiting(lock: &Lock) -> u64 {
 #[tokio::test]
 async fn a_full_queue_admits_no_newcomer() {
     let server = RedisServer::start();
-    let lock = bounded(&connect(&server).await, 2);
-    let guard = soon(lock.acquire()).await.unwrap();
+    let client = connect(&server).await;
+    let (none, lock) = (bounded(&client, 0), bounded(&client, 2));
+    let guard = soon(none.acquire()).await.unwrap();
+    assert!(matches!(soon(none.acquire()).await, Err(AcquireError::QueueFull { waiting: 0, .. })));
     let (first, second) = (soon(lock.enqueue()).await.unwrap(), soon(lock.enqueue()).await.unwrap());
     let full = soon(lock.acquire()).await.unwrap_err();
     assert!(matches!(full, AcquireError::QueueFull { waiting: 2, .. }), "{full:?}");
@@ -42,8 +44,7 @@ async fn a_full_queue_admits_no_newcomer() {
     let third = soon(lock.enqueue()).await.unwrap();
     drop(guard);
     drop(soon(second).await.unwrap());
-    drop(soon(third).await.unwrap());
-    keys_left(&server);
+    keys_left_after(soon(third).await.unwrap(), &server);
 }
 
 /// The bound holds however many acquires come at once, from however many clients.
@@ -59,18 +60,7 @@ async fn the_bound_is_exact() {
     let full = |error| matches!(error, Some(AcquireError::QueueFull { waiting, .. }) if waiting == u64::from(MOST));
     assert!(refused.into_iter().all(|it| full(it.err())));
     assert_eq!(waiting(&locks[0]).await, u64::from(MOST));
-    drop((guard, places));
-    keys_left(&server);
-}
-
-#[tokio::test]
-async fn a_bound_of_zero_never_waits_and_a_free_lock_is_granted() {
-    let server = RedisServer::start();
-    let lock = bounded(&connect(&server).await, 0);
-    let guard = soon(lock.acquire()).await.unwrap();
-    assert!(matches!(soon(lock.acquire()).await, Err(AcquireError::QueueFull { waiting: 0, .. })));
-    drop(guard);
-    keys_left(&server);
+    keys_left_after((guard, places), &server);
 }
 
 /// Waiters that return are no newcomers, although the queue is full without them.
@@ -96,8 +86,7 @@ async fn a_place_is_kept_over_lost_connections_and_lost_data() {
     guard.release().await.unwrap();
     soon(first).await.unwrap().release().await.unwrap();
     soon(second).await.unwrap().release().await.unwrap();
-    drop(others);
-    keys_left(&server);
+    keys_left_after(others, &server);
 }
 
 /// The waiter itself fills the queue, and the reply that says so is lost.
@@ -115,6 +104,5 @@ async fn a_waiter_whose_reply_was_lost_keeps_its_place_in_a_full_queue() {
     fault.await_struck();
     assert_eq!(waiting(&lock).await, 1);
     guard.release().await.unwrap();
-    drop(soon(place).await.unwrap());
-    keys_left(&server);
+    keys_left_after(soon(place).await.unwrap(), &server);
 }

@@ -8,11 +8,11 @@ use std::{
 };
 
 use fairlock::{
-    Client, LockOptions,
+    Client, Lock, LockOptions,
     error::{AcquireError, ConnectError, Fault, InvalidOption, TryAcquireError},
 };
 use redis::{Commands as _, cmd};
-use testkit::{RedisServer, SOON, impostor, keys_left, soon};
+use testkit::{RedisServer, SOON, impostor, keys_left, keys_left_after, server_and_client, soon};
 
 async fn refused(url: &str) -> ConnectError {
     let start = Instant::now();
@@ -155,8 +155,7 @@ async fn a_real_server_that_is_too_old_is_refused() {
 
 #[tokio::test]
 async fn durations_that_cannot_work_are_refused() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).await.unwrap();
+    let (server, client) = server_and_client().await;
     let second = Duration::from_secs(1);
     let refused = |options: LockOptions| {
         let error = client.lock_with("lock", options).map(|_| ()).unwrap_err();
@@ -203,10 +202,20 @@ async fn durations_that_cannot_work_are_refused() {
     keys_left(&server);
 }
 
+/// With what each way to ask for the lock fails.
+async fn faults(lock: &Lock) -> [Fault; 3] {
+    let (acquired, tried) = (soon(lock.acquire()).await, soon(lock.try_acquire()).await);
+    match (acquired, tried, soon(lock.enqueue()).await) {
+        (Err(AcquireError::Fault(one)), Err(TryAcquireError::Fault(two)), Err(AcquireError::Fault(three))) => {
+            [one, two, three]
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
 #[tokio::test]
 async fn a_key_of_another_type_is_an_error_that_names_the_lock() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).await.unwrap();
+    let (server, client) = server_and_client().await;
     let mut raw = server.raw();
     for part in ["lock", "waiters"] {
         let name = format!("lock whose {part} is taken");
@@ -217,18 +226,7 @@ async fn a_key_of_another_type_is_an_error_that_names_the_lock() {
             assert!(fault.to_string().contains("remove that key, or use another name"), "{fault}");
         };
         let lock = client.lock(&name).unwrap();
-        match soon(lock.acquire().into_future()).await {
-            Err(AcquireError::Fault(fault)) => said(fault),
-            other => panic!("{part}: {other:?}"),
-        }
-        match soon(lock.try_acquire().into_future()).await {
-            Err(TryAcquireError::Fault(fault)) => said(fault),
-            other => panic!("{part}: {other:?}"),
-        }
-        match soon(lock.enqueue().into_future()).await {
-            Err(AcquireError::Fault(fault)) => said(fault),
-            other => panic!("{part}: {other:?}"),
-        }
+        faults(&lock).await.into_iter().for_each(said);
         let keys: Vec<String> = cmd("KEYS").arg(format!("fairlock:{{{name}}}:*")).query(&mut raw).unwrap();
         assert_eq!(keys, std::slice::from_ref(&key), "something was written before the error");
         assert_eq!(cmd("GET").arg(&key).query::<String>(&mut raw).unwrap(), "somebody's");
@@ -243,8 +241,7 @@ async fn a_key_of_another_type_is_an_error_that_names_the_lock() {
 #[tokio::test]
 async fn the_layout_before_this_one_and_this_one_refuse_each_other() {
     const BEFORE: &str = include_str!("inspect_of_layout_1.lua");
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).await.unwrap();
+    let (server, client) = server_and_client().await;
     let lock = client.lock("x").unwrap();
     let guard = soon(lock.acquire().into_future()).await.unwrap();
     let mut raw = server.raw();
@@ -260,18 +257,14 @@ async fn the_layout_before_this_one_and_this_one_refuse_each_other() {
     let theirs = [&[1], &state[1..]].concat();
     let () = raw.hset(&keys[0], "", &theirs).unwrap();
     assert!(inspect(&mut raw).is_ok() || !inspect(&mut raw).unwrap_err().to_string().contains("OTHERLAYOUT"));
-    match soon(lock.try_acquire().into_future()).await {
-        Err(TryAcquireError::Fault(Fault::OtherLayout { .. })) => {}
-        other => panic!("{other:?}"),
-    }
+    assert!(faults(&lock).await.iter().all(|fault| matches!(fault, Fault::OtherLayout { .. })));
     assert_eq!(raw.hget::<_, _, Vec<u8>>(&keys[0], "").unwrap(), theirs);
 }
 
 /// The first byte of a lock's state is the version of its layout.
 #[tokio::test]
 async fn a_lock_that_is_kept_in_another_layout_is_left_alone() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).await.unwrap();
+    let (server, client) = server_and_client().await;
     let lock = client.lock("x").unwrap();
     let mut raw = server.raw();
     let theirs = b"\x03 the state of a later version";
@@ -280,14 +273,7 @@ async fn a_lock_that_is_kept_in_another_layout_is_left_alone() {
         assert!(matches!(&fault, Fault::OtherLayout { name, .. } if **name == *"x"), "{fault:?}");
         assert!(fault.to_string().contains("layout 3") && fault.to_string().contains("upgrade together"), "{fault}");
     };
-    match soon(lock.acquire().into_future()).await {
-        Err(AcquireError::Fault(fault)) => said(fault),
-        other => panic!("{other:?}"),
-    }
-    match soon(lock.try_acquire().into_future()).await {
-        Err(TryAcquireError::Fault(fault)) => said(fault),
-        other => panic!("{other:?}"),
-    }
+    faults(&lock).await.into_iter().for_each(said);
     said(soon(lock.inspect()).await.unwrap_err());
     said(soon(lock.force_break_lease(1)).await.unwrap_err());
     let left: Vec<u8> = raw.hget(testkit::state::key("x"), "").unwrap();
@@ -309,6 +295,5 @@ async fn a_client_that_may_not_publish_hands_the_lock_on() {
     let waiting = soon(other.lock_with("x", options()).unwrap().enqueue().into_future()).await.unwrap();
     soon(guard.release()).await.unwrap();
     soon(waiting.into_future()).await.unwrap().release().await.unwrap();
-    drop((silent, other));
-    keys_left(&server);
+    keys_left_after((silent, other), &server);
 }

@@ -9,7 +9,9 @@ use fairlock::{
     error::{AcquireError, InvalidOption, LockAllError, LostReason},
 };
 use futures_util::future::try_join_all;
-use testkit::{RedisServer, SOON, connect, eventually_async, keys_left, quiet, soon};
+use testkit::{
+    RedisServer, SOON, connect, eventually_async, keys_left, keys_left_after, quiet, server_and_client, soon,
+};
 
 async fn is_held(client: &Client, name: &str) -> bool {
     is_locked_by_anyone(&client.lock(name).unwrap()).await.unwrap()
@@ -45,8 +47,7 @@ async fn in_some_time<T>(mut case: impl AsyncFnMut(Duration) -> Option<T>) -> T 
 
 #[tokio::test]
 async fn several_locks_are_taken_in_the_order_of_their_names_and_given_back_together() {
-    let server = RedisServer::start();
-    let client = connect(&server).await;
+    let (server, client) = server_and_client().await;
     let locks = client.lock_all_with(["b", "c", "a", "b"], quiet()).unwrap().label("job 7").owner("me");
     assert_eq!(locks.names().collect::<Vec<_>>(), ["a", "b", "c"]);
     let guard = soon(locks).await.unwrap();
@@ -62,8 +63,7 @@ async fn several_locks_are_taken_in_the_order_of_their_names_and_given_back_toge
     for name in ["a", "b", "c"] {
         assert!(!is_held(&client, name).await);
     }
-    drop(all(&client, &["b", "a"]).await);
-    keys_left(&server);
+    keys_left_after(all(&client, &["b", "a"]).await, &server);
 }
 
 /// Each process names them in another order, as people do.
@@ -130,8 +130,7 @@ async fn the_timeout_is_for_all_locks_together() {
         (name == "b" && waited < bound * 9 / 10).then_some(())
     })
     .await;
-    drop(second);
-    keys_left(&server);
+    keys_left_after(second, &server);
 }
 
 #[tokio::test]
@@ -156,14 +155,12 @@ async fn a_guard_of_several_locks_is_lost_when_one_is() {
         first.break_lease(token).await.unwrap();
     });
     assert!(matches!(lost, Err(LockAllError::Lost(lost)) if *lost.name == *"a"));
-    drop(other);
-    keys_left(&server);
+    keys_left_after(other, &server);
 }
 
 #[tokio::test]
 async fn a_job_under_several_locks_ends_with_the_first_lost_lease() {
-    let server = RedisServer::start();
-    let client = connect(&server).await;
+    let (server, client) = server_and_client().await;
     let locks = || client.lock_all_with(["a", "b"], quiet()).unwrap();
     let tokens = locks().run(async |tokens| tokens).await.unwrap();
     assert!(tokens.len() == 2 && tokens[0] < tokens[1], "{tokens:?}");
@@ -198,16 +195,14 @@ fn several_locks_are_waited_for_on_the_spot() {
 
 #[tokio::test]
 async fn a_dropped_acquire_of_several_locks_leaves_nothing() {
-    let server = RedisServer::start();
-    let client = connect(&server).await;
+    let (server, client) = server_and_client().await;
     let guard = all(&client, &["b"]).await;
     let task = tokio::spawn(client.lock_all_with(["a", "b"], quiet()).unwrap().into_future());
     eventually_async("it waits", SOON, async || waiting(&client, "b").await == 1).await;
     task.abort();
     eventually_async("it has left", SOON, async || waiting(&client, "b").await == 0).await;
     eventually_async("it is given back", SOON, async || !is_held(&client, "a").await).await;
-    drop(guard);
-    keys_left(&server);
+    keys_left_after(guard, &server);
 }
 
 #[test]
@@ -222,8 +217,7 @@ fn a_list_of_names_is_checked_before_anything_is_sent() {
 
 #[tokio::test]
 async fn the_last_handle_of_a_shared_guard_gives_the_lock_back() {
-    let server = RedisServer::start();
-    let client = connect(&server).await;
+    let (server, client) = server_and_client().await;
     let guard = soon(client.lock_with("lock", quiet()).unwrap().acquire()).await.unwrap();
     let token = guard.token();
     let first = guard.share();
@@ -275,8 +269,7 @@ fn exactly_one_handle_of_a_shared_guard_is_the_last() {
 
 #[tokio::test]
 async fn a_shared_guard_is_lost_for_all_its_handles() {
-    let server = RedisServer::start();
-    let client = connect(&server).await;
+    let (server, client) = server_and_client().await;
     let lock = client.lock_with("lock", quiet()).unwrap();
     let shared = soon(lock.acquire()).await.unwrap().share();
     let other = shared.clone();

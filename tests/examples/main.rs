@@ -33,7 +33,7 @@ mod worker_pool;
 use std::{fs, path::Path, sync::Mutex, time::Duration};
 
 use fairlock::{CancellationToken, Client, compat::KeyedMutex};
-use testkit::{RedisServer, SOON, keys_left, soon};
+use testkit::{RedisServer, SOON, keys_left, keys_left_after, server_and_client, soon};
 use tokio::sync::{mpsc, oneshot};
 
 async fn connect(server: &RedisServer) -> Client {
@@ -144,8 +144,7 @@ fn threads_take_turns_in_the_order_of_their_arrival() {
 
 #[tokio::test]
 async fn a_waiter_sees_its_position_go_down() {
-    let server = RedisServer::start();
-    let client = connect(&server).await;
+    let (server, client) = server_and_client().await;
     let lock = client.lock("live_position").unwrap();
     let holder = lock.acquire().await.unwrap();
     let others = [lock.enqueue().await.unwrap(), lock.enqueue().await.unwrap()];
@@ -164,14 +163,12 @@ async fn a_waiter_sees_its_position_go_down() {
     assert_eq!(soon(shown.recv()).await, Some(1));
     before.release().await.unwrap();
     soon(waits).await.unwrap().unwrap().release().await.unwrap();
-    drop((lock, client));
-    keys_left(&server);
+    keys_left_after((lock, client), &server);
 }
 
 #[tokio::test]
 async fn a_service_that_is_told_to_stop_ends_its_job_and_leaves_the_queue() {
-    let server = RedisServer::start();
-    let client = connect(&server).await;
+    let (server, client) = server_and_client().await;
     let lock = client.lock("graceful_shutdown").unwrap();
     // Within a job: told when the first one is done, it stops before the second.
     let (stop, stopped) = oneshot::channel();
@@ -191,15 +188,13 @@ async fn a_service_that_is_told_to_stop_ends_its_job_and_leaves_the_queue() {
     while lock.inspect().await.unwrap().waiting > 0 {
         tokio::task::yield_now().await;
     }
-    drop((guard, lock, client));
-    keys_left(&server);
+    keys_left_after((guard, lock, client), &server);
 }
 
 #[tokio::test]
 async fn a_lease_is_extended_for_each_conflict_and_lost_by_work_that_hangs() {
     use extend_on_conflict::{Conflict, update};
-    let server = RedisServer::start();
-    let client = connect(&server).await;
+    let (server, client) = server_and_client().await;
     let attempt = Mutex::new(0);
     let start = std::time::Instant::now();
     let written = update(&client, async |_| {
@@ -213,14 +208,12 @@ async fn a_lease_is_extended_for_each_conflict_and_lost_by_work_that_hangs() {
     assert!(start.elapsed() > Duration::from_secs(2));
     let stuck = soon(update(&client, async |_| std::future::pending().await)).await.unwrap_err();
     assert!(stuck.to_string().contains("not renewed in time"), "{stuck}");
-    drop(client);
-    keys_left(&server);
+    keys_left_after(client, &server);
 }
 
 #[tokio::test]
 async fn a_key_is_held_from_one_request_to_another_and_others_are_free() {
-    let server = RedisServer::start();
-    let client = connect(&server).await;
+    let (server, client) = server_and_client().await;
     let customers = KeyedMutex::new(&client, "customers").unwrap();
     keyed_mutex::open(&customers, "alice").await.unwrap();
     let mut order = std::pin::pin!(keyed_mutex::handle(customers.clone(), "alice", 1));
@@ -233,8 +226,7 @@ async fn a_key_is_held_from_one_request_to_another_and_others_are_free() {
     assert!(keyed_mutex::close(&customers, "alice").await.unwrap());
     assert_eq!(soon(order).await.unwrap(), 1);
     assert!(!keyed_mutex::close(&customers, "alice").await.unwrap());
-    drop((customers, client));
-    keys_left(&server);
+    keys_left_after((customers, client), &server);
 }
 
 /// Also those in `examples/more/`.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use fairlock::{Client, Guard, Lock, LockOptions, state::BreakOutcome};
-use testkit::{RedisServer, SOON, connect, eventually_async, keys_left, soon, watch::Counter};
+use testkit::{RedisServer, SOON, connect, eventually_async, keys_left, keys_left_after, soon, watch::Counter};
 
 /// Far longer than a recovery without anybody to wait for, and renewed only by hand: the holder is connected and sends
 /// nothing.
@@ -39,37 +39,26 @@ async fn held_and_waited_for(server: &RedisServer) -> (Guard, Lock, fairlock::Wa
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_recovery_waits_for_the_holder_however_often_data_is_lost() {
-    let server = RedisServer::start();
-    let (guard, lock, waiting) = held_and_waited_for(&server).await;
-    for losses in 1..=10 {
-        server.flush();
-        let left = recovery(&lock).await;
-        assert!(left > LEASE / 2, "after {losses} losses of data the recovery lasts {left:?} only");
+    for comes_back in [true, false] {
+        let server = RedisServer::start();
+        let (guard, lock, waiting) = held_and_waited_for(&server).await;
+        for losses in 1..=10 {
+            server.flush();
+            let left = recovery(&lock).await;
+            assert!(left > LEASE / 2, "after {losses} losses of data the recovery lasts {left:?} only");
+        }
+        let token = guard.token();
+        if comes_back {
+            // Everything is as it was.
+            guard.renew().await.unwrap();
+            assert_eq!(lock.inspect().await.unwrap().holders.first().map(|holder| holder.token), Some(token));
+        }
+        // Otherwise the server hears of its lease only by this.
+        guard.release().await.unwrap();
+        let next = soon(waiting).await.expect("long before the lease would have ended");
+        assert!(next.token() > token);
+        keys_left_after(next, &server);
     }
-    // The holder comes back, and everything is as it was.
-    guard.renew().await.unwrap();
-    assert_eq!(lock.inspect().await.unwrap().holders.first().map(|holder| holder.token), Some(guard.token()));
-    let token = guard.token();
-    guard.release().await.unwrap();
-    let next = soon(waiting).await.unwrap();
-    assert!(next.token() > token);
-    drop(next);
-    keys_left(&server);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_holder_that_gives_back_ends_the_recovery_that_waits_for_it() {
-    let server = RedisServer::start();
-    let (guard, lock, waiting) = held_and_waited_for(&server).await;
-    let token = guard.token();
-    server.flush();
-    recovery(&lock).await;
-    // The holder has not renewed since: the server hears of its lease only by this.
-    guard.release().await.unwrap();
-    let next = soon(waiting).await.expect("long before the lease would have ended");
-    assert!(next.token() > token);
-    drop(next);
-    keys_left(&server);
 }
 
 /// The server has it for less time than before then: what its holder was sure of. A holder that counted only what moves
@@ -109,8 +98,7 @@ async fn an_operator_ends_a_recovery_that_waits_for_a_dead_holder() {
     let next = soon(waiting).await.expect("long before the lease would have ended");
     // The old holder is told, by force or not.
     guard.renew().await.unwrap_err();
-    drop((guard, next));
-    keys_left(&server);
+    keys_left_after((guard, next), &server);
 }
 
 /// Waiters of other clients come back within their own heartbeats, and are not overtaken by clients that notice sooner.

@@ -7,7 +7,7 @@ use fairlock::{
     error::{LostReason, RenewError},
 };
 use redis::cmd;
-use testkit::{RedisServer, SOON, child::alone, eventually, keys_left, log::Log, soon};
+use testkit::{RedisServer, SOON, child::alone, eventually, keys_left_after, log::Log, soon};
 
 /// Alone in its file, because a process decides once for all threads which records are collected.
 #[test]
@@ -44,6 +44,5 @@ async fn connect_and_be_evicted() {
     assert!(matches!(soon(guard.renew()).await, Err(RenewError::Lost(_))));
     other.check().unwrap();
     other.release().await.unwrap();
-    drop(guard);
-    keys_left(&server);
+    keys_left_after(guard, &server);
 }

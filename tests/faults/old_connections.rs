@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use fairlock::{Client, LockOptions};
 use redis::cmd;
-use testkit::{Act, Proxy, RedisServer, SOON, Target, eventually_async, keys_left, soon};
+use testkit::{Act, Proxy, RedisServer, SOON, Target, eventually_async, keys_left_after, soon};
 
 /// A restarted server counts its connections from the start: the old connection's number belongs to another client.
 #[tokio::test(flavor = "multi_thread")]
@@ -35,8 +35,7 @@ async fn connections_of_other_clients_live_on_after_a_restart() {
     for (id, stranger) in &mut strangers {
         cmd("PING").query::<String>(stranger).unwrap_or_else(|error| panic!("{id}: {error}"));
     }
-    drop((lock, client));
-    keys_left(&server);
+    keys_left_after((lock, client), &server);
 }
 
 /// The path on which the server listens is part of its description of each connection, and may look like anything.
@@ -61,8 +60,7 @@ async fn an_old_connection_is_ended_whatever_the_socket_is_called() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_whose_number_is_not_known_is_not_used() {
     for asked in ["id", "server", "kill"] {
-        let server = RedisServer::builder().alone().start();
-        let proxy = Proxy::start(&server);
+        let (server, proxy) = Proxy::of_a_server();
         let client = Client::connect(&proxy.url()).await.unwrap();
         let lock = client.lock("x").unwrap();
         let busy = || proxy.fault_times(1, Target::request(asked), Act::Answer("BUSY Redis is busy running a script."));
@@ -101,7 +99,6 @@ async fn a_client_that_may_not_end_connections_gets_a_claim_first() {
         // The claim is confirmed after a third of it at the earliest.
         assert!(left <= longest && left > longest / 2, "{left:?} is left under {rules}");
         guard.release().await.unwrap();
-        drop(client);
-        keys_left(&server);
+        keys_left_after(client, &server);
     }
 }

@@ -143,25 +143,20 @@ async fn order_outlives_a_server_that_was_stopped() {
 
 #[tokio::test]
 async fn order_outlives_a_restart() {
-    let queue = Queue::form(RedisServer::builder().appendonly().start(), 30).await;
-    queue.server.kill();
-    tokio::time::sleep(OUTAGE).await;
-    queue.server.restart();
-    queue.served_in_order().await;
-}
-
-#[tokio::test]
-async fn order_outlives_a_restart_after_which_all_waiters_return_before_the_release() {
-    let queue = Queue::form(RedisServer::builder().appendonly().start(), 30).await;
-    queue.server.kill();
-    tokio::time::sleep(OUTAGE).await;
-    queue.server.restart();
-    assert_eq!(queue.queued().await, queue.tickets);
-    eventually_async("everybody counts as alive", SOON, async || {
-        queue.lock.inspect().await.is_ok_and(|state| state.queue.iter().all(|waiter| waiter.alive))
-    })
-    .await;
-    queue.served_in_order().await;
+    for all_return_before_the_release in [false, true] {
+        let queue = Queue::form(RedisServer::builder().appendonly().start(), 30).await;
+        queue.server.kill();
+        tokio::time::sleep(OUTAGE).await;
+        queue.server.restart();
+        if all_return_before_the_release {
+            assert_eq!(queue.queued().await, queue.tickets);
+            eventually_async("everybody counts as alive", SOON, async || {
+                queue.lock.inspect().await.is_ok_and(|state| state.queue.iter().all(|waiter| waiter.alive))
+            })
+            .await;
+        }
+        queue.served_in_order().await;
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use fairlock::{Client, LockOptions};
-use testkit::{Child, RedisServer, SOON, child, keys_left};
+use testkit::{Child, SOON, child, keys_left, server_and_client};
 
 const DEAD: usize = 20;
 const LIVENESS: Duration = Duration::from_secs(3);
@@ -51,8 +51,7 @@ async fn hold(url: &str, lease_s: u64) {
 
 #[tokio::test]
 async fn twenty_dead_waiters_cost_one_window() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).await.unwrap();
+    let (server, client) = server_and_client().await;
     let lock = client.lock_with("lock", waiters_options()).unwrap();
     let guard = lock.acquire().await.unwrap();
 
@@ -74,45 +73,29 @@ async fn twenty_dead_waiters_cost_one_window() {
     keys_left(&server);
 }
 
-#[tokio::test]
-async fn a_dead_holder_costs_its_lease_and_no_poll() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).await.unwrap();
-    let lock = client.lock_with("lock", patient(3)).unwrap();
-    let mut holder = Child::spawn("hold", &[&server.url(), "3"]);
-    holder.wait_line("granted", SOON);
-    let waiting = lock.enqueue().await.unwrap();
-    holder.kill();
-
-    let asked = Instant::now();
-    let left = lock.inspect().await.unwrap().holders.remove(0).remaining;
-    let guard = waiting.await.unwrap();
-    let took = asked.elapsed();
-    // A poll would come with a heartbeat, after 100 s.
-    assert!(took >= left, "granted {:?} before the lease ended", left - took);
-    assert!(took < left + SOON, "granted {:?} after the lease ended", took - left);
-    guard.release().await.unwrap();
-    keys_left(&server);
-}
-
 /// The waiter that should ask when the lease ends may be dead too. Then the next ones ask.
 #[tokio::test]
-async fn a_dead_holder_before_a_dead_waiter_costs_no_poll() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).await.unwrap();
-    let lock = client.lock_with("lock", patient(3)).unwrap();
-    let mut holder = Child::spawn("hold", &[&server.url(), "6"]);
-    holder.wait_line("granted", SOON);
-    let mut waiter = Child::spawn("wait", &[&server.url()]);
-    waiter.wait_line("queued", SOON);
-    let waiting = lock.enqueue().await.unwrap();
-    waiter.kill();
-    holder.kill();
-    let asked = Instant::now();
-    let left = lock.inspect().await.unwrap().holders.remove(0).remaining;
-    let guard = waiting.await.unwrap();
-    let took = asked.elapsed();
-    assert!(took < left.max(WINDOW) + SOON, "granted {took:?} after both had died, the lease was {left:?}");
-    guard.release().await.unwrap();
-    keys_left(&server);
+async fn a_dead_holder_costs_its_lease_and_no_poll() {
+    for (lease_s, waiter_dies) in [("3", false), ("6", true)] {
+        let (server, client) = server_and_client().await;
+        let lock = client.lock_with("lock", patient(3)).unwrap();
+        let mut holder = Child::spawn("hold", &[&server.url(), lease_s]);
+        holder.wait_line("granted", SOON);
+        let mut waiter = waiter_dies.then(|| Child::spawn("wait", &[&server.url()]));
+        waiter.iter_mut().for_each(|waiter| drop(waiter.wait_line("queued", SOON)));
+        let waiting = lock.enqueue().await.unwrap();
+        waiter.iter_mut().for_each(Child::kill);
+        holder.kill();
+
+        let asked = Instant::now();
+        let left = lock.inspect().await.unwrap().holders.remove(0).remaining;
+        let guard = waiting.await.unwrap();
+        let took = asked.elapsed();
+        // A poll would come with a heartbeat, after 100 s.
+        assert!(took >= left, "granted {:?} before the lease ended", left - took);
+        let most = if waiter_dies { left.max(WINDOW) } else { left } + SOON;
+        assert!(took < most, "granted {took:?} after the holder had died, the lease was {left:?}");
+        guard.release().await.unwrap();
+        keys_left(&server);
+    }
 }

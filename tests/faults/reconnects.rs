@@ -8,42 +8,14 @@ use std::time::{Duration, Instant};
 
 use fairlock::{Client, LockOptions};
 use testkit::{
-    Act, Proxy, RedisServer, SOON, Target, connect, eventually, eventually_async, keys_left, poll_once, quiet, soon,
-    state::State,
+    Act, Proxy, RedisServer, SOON, Target, connect, eventually, eventually_async, keys_left, keys_left_after,
+    poll_once, quiet, soon, state::State,
 };
-
-/// The waiter's heartbeats are much more frequent than the holder's renewals: it is back first, and must wait for the
-/// holder.
-#[tokio::test(flavor = "multi_thread")]
-async fn a_waiter_that_returns_first_leaves_the_holder_its_lease() {
-    let server = RedisServer::start();
-    let options = || LockOptions::new().lease(Duration::from_secs(60)).liveness(Duration::from_secs(1));
-    let (holder, waiter) = (connect(&server).await, connect(&server).await);
-    let guard = holder.lock_with("x", options()).unwrap().acquire().await.unwrap();
-    let lock = waiter.lock_with("x", options()).unwrap();
-    let waiting = lock.enqueue().await.unwrap();
-
-    server.flush();
-    let mut recovering = Duration::ZERO;
-    eventually_async("the waiter is back", SOON, async || {
-        recovering = lock.inspect().await.unwrap().recovering_for.unwrap_or_default();
-        !recovering.is_zero()
-    })
-    .await;
-    assert!(recovering > Duration::from_secs(10), "{recovering:?} is less than what was left of the lease");
-    assert!(guard.check().is_ok());
-    drop(waiting);
-    // The server has not heard of this lease since, nor of another: the lease was held to its end.
-    guard.release().await.unwrap();
-    drop((holder, waiter, lock));
-    keys_left(&server);
-}
 
 /// A waiter whose place is in the snapshot knows more than the snapshot: that another was granted the lock since.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_known_to_the_snapshot_tells_the_server_of_later_grants() {
-    let server = RedisServer::builder().alone().start();
-    let proxy = Proxy::start(&server);
+    let (server, proxy) = Proxy::of_a_server();
     let options = || LockOptions::new().lease(Duration::from_secs(9)).liveness(Duration::from_secs(2));
     let lock = |client: &Client| client.lock_with("x", options()).unwrap();
     let (old, holder, waiter) =
@@ -73,8 +45,7 @@ async fn a_waiter_known_to_the_snapshot_tells_the_server_of_later_grants() {
     .await;
     guard.release().await.unwrap();
     soon(last.into_future()).await.unwrap().release().await.unwrap();
-    drop((old, holder, waiter, state));
-    keys_left(&server);
+    keys_left_after((old, holder, waiter, state), &server);
 }
 
 /// A stranger may be granted the lock after a loss, but an earlier client is no stranger.
@@ -112,8 +83,7 @@ async fn a_newcomer_does_not_overtake_waiters_that_its_own_client_knows() {
     let third = first.await.unwrap();
     third.release().await.unwrap();
     later.await.unwrap().release().await.unwrap();
-    drop((holder, waiter, lock));
-    keys_left(&server);
+    keys_left_after((holder, waiter, lock), &server);
 }
 
 /// A grant and the end of its client meet in one turn of the keeper.
@@ -166,8 +136,7 @@ fn an_acquire_dropped_while_it_is_granted_is_released() {
         let options = quiet();
         client.lock_with(name, options).unwrap()
     };
-    drop(lock("set-up").acquire().blocking().unwrap());
-    keys_left(&server);
+    keys_left_after(lock("set-up").acquire().blocking().unwrap(), &server);
     let [acquire, inspect] = ["acquire", "inspect"].map(fairlock::__hooks::digest);
     let answers = proxy.fault(Target::reply(acquire), Act::Hold);
     let inspected = proxy.fault(Target::request(inspect), Act::Answer("ERR nobody is to know"));
@@ -204,8 +173,7 @@ fn an_acquire_dropped_while_it_is_granted_is_released() {
     drop(go_on);
     is_done.recv_timeout(SOON).unwrap();
     drop(smol::block_on(first).unwrap());
-    drop((asking, short));
-    keys_left(&server);
+    keys_left_after((asking, short), &server);
 }
 
 /// How many locks are held.
@@ -237,6 +205,5 @@ async fn a_waiter_keeps_its_turn_over_a_silent_connection() {
     assert!(!poll_once(&mut second).is_ready());
     granted.release().await.unwrap();
     second.await.unwrap().release().await.unwrap();
-    drop((direct, proxied));
-    keys_left(&server);
+    keys_left_after((direct, proxied), &server);
 }

@@ -9,7 +9,9 @@ use fairlock::{
     Acquire, Client, ClientBuilder, Enqueue, Guard, Held, Lock, LockOptions, TryAcquire, Waiting,
     error::{AcquireError, Fault, Lost, LostReason, ReleaseError, TryAcquireError},
 };
-use testkit::{Act, Proxy, RedisServer, SOON, Target, connect, eventually, keys_left, soon};
+use testkit::{
+    Act, Proxy, RedisServer, SOON, Target, connect, eventually, keys_left, keys_left_after, server_and_client, soon,
+};
 
 /// Far longer than a scheduling delay, far shorter than for ever.
 const SLACK: Duration = Duration::from_secs(10);
@@ -83,14 +85,12 @@ async fn an_acquire_returns_by_its_timeout_from_a_silent_server() {
     assert!(called.elapsed() < timeout + SLACK, "{:?}", called.elapsed());
     server.cont();
     // The acquire in the socket is executed now, although its caller has given up.
-    drop(lock.acquire().await.unwrap());
-    keys_left(&server);
+    keys_left_after(lock.acquire().await.unwrap(), &server);
 }
 
 #[tokio::test]
 async fn calls_without_a_timeout_fail_after_five_seconds() {
-    let server = RedisServer::start();
-    let client = connect(&server).await;
+    let (server, client) = server_and_client().await;
     let lock = client.lock("lock").unwrap();
     let busy = client.lock("busy").unwrap();
     let guard = busy.acquire().await.unwrap();
@@ -117,15 +117,13 @@ async fn calls_without_a_timeout_fail_after_five_seconds() {
         |error: &AcquireError| matches!(error, AcquireError::Timeout { waited, .. } if waited.as_secs() >= 6);
     assert!(enqueue.as_ref().is_err_and(waited_for), "{enqueue:?}");
     server.cont();
-    drop((guard, waiting));
-    keys_left(&server);
+    keys_left_after((guard, waiting), &server);
 }
 
 #[tokio::test]
 async fn a_holder_that_cannot_renew_hears_it_in_time() {
     let lease = Duration::from_secs(3);
-    let server = RedisServer::start();
-    let client = connect(&server).await;
+    let (server, client) = server_and_client().await;
     let guard = client.lock_with("lock", LockOptions::new().lease(lease)).unwrap().acquire().await.unwrap();
     let release = client.lock_with("other", LockOptions::new().lease(lease)).unwrap().acquire().await.unwrap();
     server.stop();
@@ -135,15 +133,13 @@ async fn a_holder_that_cannot_renew_hears_it_in_time() {
     assert!(matches!(&released, Err(ReleaseError::Unknown { .. })), "{released:?}");
     assert!(stopped.elapsed() < lease + SLACK, "{:?}", stopped.elapsed());
     server.cont();
-    drop(guard);
-    keys_left(&server);
+    keys_left_after(guard, &server);
 }
 
 /// Connecting may take a second at first for a client that needs answers soon.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_network_that_is_slow_to_connect_is_given_longer() {
-    let server = RedisServer::builder().alone().start();
-    let proxy = Proxy::start(&server);
+    let (server, proxy) = Proxy::of_a_server();
     let client = soon(Client::connect(&proxy.url())).await.unwrap();
     let guard = soon(connect(&server).await.lock("lock").unwrap().acquire()).await.unwrap();
     // A client that waits needs answers soon.

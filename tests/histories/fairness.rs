@@ -53,10 +53,10 @@ async fn compete(url: &str, history: &Path, name: &str, longest_hold_us: u64, le
         let waiter = format!("{name}.{number}");
         record.note(&waiter, Event::Called);
         let waiting = lock.enqueue().await.unwrap();
-        record.note(&waiter, Event::Queued { ticket: waiting.ticket() });
+        record.note(&waiter, Event::Queued(waiting.ticket()));
         child::say("waiting");
         let guard = waiting.await.unwrap();
-        record.note(&waiter, Event::Granted { token: guard.token() });
+        record.note(&waiter, Event::Granted(guard.token()));
         child::say("holding");
         tokio::time::sleep(Duration::from_micros(fastrand::u64(0..longest_hold_us))).await;
         record.note(&waiter, Event::Released);

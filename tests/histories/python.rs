@@ -36,6 +36,14 @@ fn python() -> Option<PathBuf> {
     Some(python)
 }
 
+/// A crew at work, in which every other process is this command.
+fn half_of_others(server: &RedisServer, seed: u64, processes: usize, command: &[&str]) -> Crew {
+    let setup = Crew::at(server).seed(seed).processes(processes).waiters(4).long_of(4);
+    let mut crew = setup.slack(Duration::from_secs(6)).every_other_is(command).start();
+    crew.work(20);
+    crew
+}
+
 #[test]
 #[ignore = "it needs python3 and packages from an index: make test-python"]
 fn a_copy_of_the_python_client_does_what_its_readme_shows() {
@@ -60,17 +68,13 @@ fn a_copy_of_the_python_client_does_what_its_readme_shows() {
     keys_left(&server);
 }
 
-fn is_python(wait: &Wait) -> bool {
-    wait.waiter.contains("-python-")
-}
-
 /// Kills processes of one language. A hit is a waiter that died in the queue, or holding the lock.
 fn killed(name: &'static str, of_python: bool, hits: u64) -> Fault<'static> {
     Fault::new(name, hits, move |crew| {
         let awake = crew.awake();
         let concerned = |wait: &&Wait| {
             let ended = wait.released_ns.or(wait.lost_ns).or(wait.left_ns).or(wait.returned_ns);
-            is_python(wait) == of_python && ended.is_none() && awake.contains(&wait.process)
+            wait.waiter.contains("-python-") == of_python && ended.is_none() && awake.contains(&wait.process)
         };
         let history = crew.recent();
         let Some(process) = history.waits().iter().find(concerned).map(|wait| wait.process.clone()) else {
@@ -119,16 +123,7 @@ fn python_and_rust_processes_stand_in_one_queue() {
     let command = [python.to_str().unwrap(), member.to_str().unwrap()];
     for seed in seeds(&[31]) {
         let server = RedisServer::start();
-        let slack = Duration::from_secs(6);
-        let mut crew = Crew::at(&server)
-            .seed(seed)
-            .processes(8)
-            .waiters(4)
-            .slack(slack)
-            .long_of(4)
-            .every_other_is(&command)
-            .start();
-        crew.work(20);
+        let mut crew = half_of_others(&server, seed, 8, &command);
         crew.suffer(vec![
             killed("Rust processes killed", false, 3),
             killed("Python processes killed", true, 3),
@@ -155,15 +150,7 @@ fn processes_of_the_python_package_and_of_rust_stand_in_one_queue() {
     let member = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/histories/package_member.py");
     let command = [&*python, member.to_str().unwrap()];
     let server = RedisServer::start();
-    let mut crew = Crew::at(&server)
-        .seed(seeds(&[37])[0])
-        .processes(16)
-        .waiters(4)
-        .slack(Duration::from_secs(6))
-        .long_of(4)
-        .every_other_is(&command)
-        .start();
-    crew.work(20);
+    let mut crew = half_of_others(&server, seeds(&[37])[0], 16, &command);
     crew.suffer(vec![
         killed("Rust processes killed", false, 3),
         killed("Python processes killed", true, 3),

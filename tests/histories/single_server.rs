@@ -130,8 +130,7 @@ fn promises_hold_while_the_server_is_out_of_memory() {
 #[test]
 fn promises_hold_on_a_network_that_loses_cuts_and_delays() {
     for seed in seeds(&[20]) {
-        let server = RedisServer::builder().alone().start();
-        let proxy = Proxy::start(&server);
+        let (server, proxy) = Proxy::of_a_server();
         let faults = vec![wire::cut(&proxy, 5), wire::lost(&proxy, 5), wire::delayed(&proxy, 60)];
         suffer(seed, &server, Crew::at(&server).by_way_of(&proxy.url()), faults);
     }
@@ -141,8 +140,7 @@ fn promises_hold_on_a_network_that_loses_cuts_and_delays() {
 #[test]
 fn promises_hold_on_a_network_that_delivers_late() {
     for seed in seeds(&[21]) {
-        let server = RedisServer::builder().alone().start();
-        let proxy = Proxy::start(&server);
+        let (server, proxy) = Proxy::of_a_server();
         let faults = vec![wire::delivered_late(&proxy, false, 5)];
         suffer(seed, &server, Crew::at(&server).by_way_of(&proxy.url()), faults);
     }

@@ -1,8 +1,8 @@
 //! Hostile lock names, in logs.
 
-use fairlock::{Client, LockOptions};
+use fairlock::LockOptions;
 use testkit::texts::HOSTILE;
-use testkit::{RedisServer, child::alone, keys_left, log::Log, soon};
+use testkit::{child::alone, keys_left_after, log::Log, server_and_client, soon};
 
 /// A name with line ends could write lines of its own. Alone in its file, because a process decides once for all
 /// threads which records are collected.
@@ -13,8 +13,7 @@ fn names_are_quoted_in_logs() {
 
 #[tokio::main(flavor = "current_thread")]
 async fn log_hostile_names() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).await.unwrap();
+    let (server, client) = server_and_client().await;
     let log = Log::collect();
     for name in HOSTILE {
         let lock = client.lock_with(name, LockOptions::new()).unwrap();
@@ -29,6 +28,5 @@ async fn log_hostile_names() {
     }
     let bad = log.chars().find(|c| c.is_control());
     assert!(bad.is_none(), "{bad:?} in {log:?}");
-    drop(client);
-    keys_left(&server);
+    keys_left_after(client, &server);
 }

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 use redis::{Connection, cmd};
 use testkit::texts::HOSTILE;
-use testkit::{Cluster, RedisServer, SOON, keys_left, quiet, soon};
+use testkit::{Cluster, RedisServer, SOON, keys_left, quiet, server_and_client, soon};
 
 fn keys(raw: &mut Connection) -> BTreeSet<Vec<u8>> {
     cmd("KEYS").arg("*").query(raw).unwrap()
@@ -127,8 +127,7 @@ fn clear(error: &impl std::fmt::Display) {
 
 #[tokio::test]
 async fn names_prefixes_and_labels_that_keys_cannot_have_are_refused() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).await.unwrap();
+    let (server, client) = server_and_client().await;
     let mega = "x".repeat(4_000_000);
     let braces = ["{", "}", "{}", "a{b}c", "}{", "\u{1b}[2J{\n", "fairlock:{other}:lock"];
     for name in ["}", "}{", "}\u{1b}[2J\n"].into_iter().chain(["", &mega, &"{".repeat(513), &"é".repeat(257)]) {

@@ -84,6 +84,14 @@ impl Collector {
         one
     }
 
+    /// The same, which is of this level.
+    #[track_caller]
+    pub(crate) fn one_at(&self, level: Level, message: &str) -> Seen {
+        let one = self.one(message);
+        assert_eq!(one.level, level, "{one:?}");
+        one
+    }
+
     pub(crate) fn forget(&self) {
         self.seen.lock().unwrap().clear();
     }

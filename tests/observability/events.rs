@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fairlock::{Client, LockOptions, compat::KeyedMutex};
-use testkit::{Proxy, RedisServer, SOON, alone, eventually, keys_left, quiet, soon};
+use testkit::{Proxy, RedisServer, SOON, alone, eventually, keys_left_after, quiet, server_and_client, soon};
 use tracing::{Level, level_filters::LevelFilter};
 
 use crate::collector::{Collector, mark};
@@ -27,8 +27,7 @@ async fn wait_and_hold() {
     let events = Collector::start(LevelFilter::TRACE);
 
     let waiting = other.lock("jobs").unwrap().enqueue().label("job 7").owner("anna").await.unwrap();
-    let told = events.one("waiting");
-    assert_eq!(told.level, Level::DEBUG);
+    let told = events.one_at(Level::DEBUG, "waiting");
     told.has("lock", "jobs");
     told.has("ticket", waiting.ticket());
     told.has("position", 1);
@@ -37,8 +36,7 @@ async fn wait_and_hold() {
     first.release().await.unwrap();
     let guard = waiting.await.unwrap();
 
-    let told = events.one("granted");
-    assert_eq!(told.level, Level::DEBUG);
+    let told = events.one_at(Level::DEBUG, "granted");
     told.has("lock", "jobs");
     told.has("ticket", guard.ticket());
     told.has("token", guard.token());
@@ -59,18 +57,15 @@ async fn wait_and_hold() {
     events.forget();
     let token = guard.token();
     guard.release().await.unwrap();
-    let told = events.one("released");
-    assert_eq!(told.level, Level::DEBUG);
+    let told = events.one_at(Level::DEBUG, "released");
     told.has("lock", "jobs");
     told.has("token", token);
-    drop((one, other));
-    keys_left(&server);
+    keys_left_after((one, other), &server);
 }
 
 #[tokio::main]
 async fn run_a_job() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).await.unwrap();
+    let (server, client) = server_and_client().await;
     let events = Collector::start(LevelFilter::DEBUG);
     let lock = client.lock("jobs").unwrap();
     let in_span_of = |name: &str, token: u64| {
@@ -97,14 +92,12 @@ async fn run_a_job() {
     let users = KeyedMutex::new(&client, "users").unwrap();
     in_span_of("users:anna", tokio::task::block_in_place(|| users.run_blocking("anna", job)).unwrap());
     drop(users);
-    drop(client);
-    keys_left(&server);
+    keys_left_after(client, &server);
 }
 
 #[tokio::main]
 async fn run_a_job_under_several() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).await.unwrap();
+    let (server, client) = server_and_client().await;
     let events = Collector::start(LevelFilter::DEBUG);
     let job = async |tokens: Vec<u64>| {
         mark("in the job");
@@ -128,8 +121,7 @@ async fn run_a_job_under_several() {
         tokens
     };
     in_spans(tokio::task::block_in_place(|| locks().run_blocking(job)).unwrap());
-    drop(client);
-    keys_left(&server);
+    keys_left_after(client, &server);
 }
 
 #[tokio::main]
@@ -148,18 +140,15 @@ async fn drop_guards() {
     let token = guard.token();
     server.stop();
     drop(guard);
-    let told = events.one("release not answered");
-    assert_eq!(told.level, Level::WARN);
+    let told = events.one_at(Level::WARN, "release not answered");
     told.has("token", token);
     server.cont();
-    drop((lock, client));
-    keys_left(&server);
+    keys_left_after((lock, client), &server);
 }
 
 #[tokio::main]
 async fn lose_leases() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).await.unwrap();
+    let (server, client) = server_and_client().await;
     let events = Collector::start(LevelFilter::TRACE);
     for watches in [false, true] {
         events.forget();
@@ -167,8 +156,7 @@ async fn lose_leases() {
         let guard = lock.acquire().await.unwrap();
         let lost = watches.then(|| [tokio::spawn(guard.held().ended()), tokio::spawn(guard.held().ended())]);
         lock.break_lease(guard.token()).await.unwrap();
-        let told = events.one("lease lost");
-        assert_eq!(told.level, Level::WARN);
+        let told = events.one_at(Level::WARN, "lease lost");
         told.has("lock", "jobs");
         told.has("token", guard.token());
         told.has("reason", "an operator broke it");
@@ -179,8 +167,7 @@ async fn lose_leases() {
         guard.release().await.unwrap_err();
         events.one("lease lost");
     }
-    drop(client);
-    keys_left(&server);
+    keys_left_after(client, &server);
 }
 
 #[tokio::main]
@@ -199,14 +186,12 @@ async fn lose_many() {
 
 #[tokio::main]
 async fn fail_to_acquire() {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).await.unwrap();
+    let (server, client) = server_and_client().await;
     let lock = client.lock("jobs").unwrap();
     let guard = lock.acquire().await.unwrap();
     let events = Collector::start(LevelFilter::DEBUG);
     let why = |expected: &str| {
-        let told = events.one("not granted");
-        assert_eq!(told.level, Level::DEBUG);
+        let told = events.one_at(Level::DEBUG, "not granted");
         told.has("lock", "jobs");
         told.has("why", expected);
         assert_eq!(told.span.expect("a span").name, "acquire");
@@ -223,15 +208,13 @@ async fn fail_to_acquire() {
     client.close().await;
     lock.acquire().await.unwrap_err();
     why("fault");
-    drop((guard, client, lock));
-    keys_left(&server);
+    keys_left_after((guard, client, lock), &server);
 }
 
 /// An operator who reads `info` hears of servers that went and came back, and of losses; not of the traffic.
 #[tokio::main]
 async fn collect_info() {
-    let server = RedisServer::builder().alone().start();
-    let proxy = Proxy::start(&server);
+    let (server, proxy) = Proxy::of_a_server();
     let client = Client::connect(&proxy.url()).await.unwrap();
     let events = Collector::start(LevelFilter::INFO);
     let lock = client.lock("jobs").unwrap();
@@ -248,12 +231,10 @@ async fn collect_info() {
     assert!(events.all().is_empty() && events.spans().is_empty(), "{:?}", events.all());
 
     proxy.cut();
-    let told = events.one("connected again");
-    assert_eq!(told.level, Level::INFO);
+    let told = events.one_at(Level::INFO, "connected again");
     let lost = events.all().remove(0);
     assert!(lost.message.starts_with("the connection was lost"), "{lost:?}");
     assert_eq!((lost.level, events.all().len()), (Level::WARN, 2));
     lost.has("client", &told.fields["client"]);
-    drop((lock, client));
-    keys_left(&server);
+    keys_left_after((lock, client), &server);
 }

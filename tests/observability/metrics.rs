@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use fairlock::{Client, LockOptions};
-use testkit::{Proxy, RedisServer, SOON, alone, eventually, keys_left};
+use testkit::{Proxy, SOON, alone, eventually, keys_left, keys_left_after, server_and_client};
 
 use crate::recorder::Recorded;
 
@@ -16,9 +16,8 @@ alone! {
 
 #[tokio::main]
 async fn count_waits_and_holds() {
-    let server = RedisServer::start();
     let recorded = Recorded::start();
-    let client = Client::connect(&server.url()).await.unwrap();
+    let (server, client) = server_and_client().await;
     let lock = client.lock("jobs").unwrap();
 
     let first = lock.acquire().await.unwrap();
@@ -38,15 +37,13 @@ async fn count_waits_and_holds() {
     assert_eq!((waits.len(), at_least(&waits, 0.09)), (3, 2), "{waits:?}");
     assert_eq!((holds.len(), holds[0] >= 0.1), (3, true), "{holds:?}");
     assert_eq!((recorded.level("fairlock_held"), recorded.level("fairlock_waiting")), (0.0, 0.0));
-    drop((lock, client));
-    keys_left(&server);
+    keys_left_after((lock, client), &server);
 }
 
 #[tokio::main]
 async fn count_failures() {
-    let server = RedisServer::start();
     let recorded = Recorded::start();
-    let client = Client::connect(&server.url()).await.unwrap();
+    let (server, client) = server_and_client().await;
     let lock = client.lock("jobs").unwrap();
     let guard = lock.acquire().await.unwrap();
     for _ in 0..2 {
@@ -63,14 +60,12 @@ async fn count_failures() {
     // A hold that the close has ended is timed, and no loss.
     assert_eq!(recorded.values_of("fairlock_hold_seconds", 1).len(), 1);
     assert!(recorded.keys().iter().all(|key| !key.contains("losses")), "{:?}", recorded.keys());
-    drop((guard, lock, client));
-    keys_left(&server);
+    keys_left_after((guard, lock, client), &server);
 }
 
 #[tokio::main]
 async fn count_troubles() {
-    let server = RedisServer::builder().alone().start();
-    let proxy = Proxy::start(&server);
+    let (server, proxy) = Proxy::of_a_server();
     let recorded = Recorded::start();
     let client = Client::connect(&proxy.url()).await.unwrap();
     let (lease, interval) = (Duration::from_secs(12), Duration::from_secs(4));
@@ -118,9 +113,8 @@ async fn count_troubles() {
 
 #[tokio::main]
 async fn label_locks() {
-    let server = RedisServer::start();
     let recorded = Recorded::start();
-    let client = Client::connect(&server.url()).await.unwrap();
+    let (server, client) = server_and_client().await;
     let named = LockOptions::new().metrics_by_name();
     let labelled = LockOptions::new().metrics_label("users");
     for (name, options) in [
@@ -143,6 +137,5 @@ async fn label_locks() {
     assert_eq!(recorded.count("fairlock_not_granted_total{lock=users,why=busy}"), 2);
     assert!(recorded.keys().iter().all(|key| !key.contains("plain") && !key.contains("user ")));
     LockOptions::new().metrics_label("x".repeat(5000)).check("jobs").unwrap_err();
-    drop(client);
-    keys_left(&server);
+    keys_left_after(client, &server);
 }

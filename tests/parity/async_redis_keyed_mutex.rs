@@ -11,7 +11,9 @@ use fairlock::{
     error::{AcquireError, InvalidOption, LostReason, RunError, TryAcquireError},
 };
 use futures_util::future::{join_all, try_join_all};
-use testkit::{RedisServer, SOON, child, connect, eventually_async, keys_left, quiet, soon};
+use testkit::{
+    RedisServer, SOON, child, connect, eventually_async, keys_left, keys_left_after, quiet, server_and_client, soon,
+};
 
 async fn keyed(server: &RedisServer) -> KeyedMutex {
     KeyedMutex::with_options(&connect(server).await, "users", quiet()).unwrap()
@@ -65,8 +67,7 @@ async fn locked_for_the_length_of_a_scope() {
     }
     soon(other.acquire(7)).await.unwrap();
     assert_eq!((keyed.kept(), other.kept()), (0, 2));
-    drop(other);
-    keys_left(&server);
+    keys_left_after(other, &server);
 }
 
 #[tokio::test]
@@ -136,8 +137,7 @@ async fn released_by_key_from_anywhere_in_the_process() {
     drop(guard);
     next.check().unwrap();
     assert!(keyed.is_held("alice") && !is_free(&keyed, "alice").await);
-    drop(keyed);
-    keys_left(&server);
+    keys_left_after(keyed, &server);
 }
 
 /// The other client stands for another process, whose keys are its own.
@@ -149,8 +149,7 @@ async fn the_keys_of_others_are_not_released() {
     assert!(!other.release(7).await.unwrap());
     assert_eq!(other.release_all().await.unwrap(), 0);
     assert!(keyed.is_held(7) && !is_free(&keyed, 7).await);
-    drop(keyed);
-    keys_left(&server);
+    keys_left_after(keyed, &server);
 }
 
 #[tokio::test]
@@ -167,16 +166,14 @@ async fn after_release_all_it_goes_on() {
     soon(keyed.acquire(5)).await.unwrap();
     assert!(keyed.is_held(5));
     assert!(keyed.release(5).await.unwrap());
-    drop(scope);
-    keys_left(&server);
+    keys_left_after(scope, &server);
 }
 
 /// A key without a timeout is renewed while it is held.
 #[tokio::test]
 async fn without_a_timeout_a_key_is_renewed_while_it_is_held() {
     let lease = Duration::from_secs(2);
-    let server = RedisServer::start();
-    let client = connect(&server).await;
+    let (_server, client) = server_and_client().await;
     let keyed = KeyedMutex::with_options(&client, "users", LockOptions::new().lease(lease)).unwrap();
     let held = soon(keyed.acquire(7)).await.unwrap();
     for _ in 0..5 {
@@ -203,8 +200,7 @@ async fn an_acquire_waits_for_as_long_as_its_timeout() {
     let (granted, released) = tokio::join!(soon(other.timeout(SOON).acquire(7)), keyed.release(7));
     granted.unwrap();
     assert!(released.unwrap());
-    drop(other);
-    keys_left(&server);
+    keys_left_after(other, &server);
 }
 
 /// The test runs in a process of its own, because it measures its memory.

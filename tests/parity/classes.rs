@@ -8,7 +8,7 @@ use fairlock::{
     compat::{is_locked_by_anyone, verify},
     error::{AcquireError, Fault, RenewError},
 };
-use testkit::{RedisServer, SOON, connect, eventually_async, keys_left, soon};
+use testkit::{RedisServer, SOON, connect, eventually_async, keys_left_after, soon};
 
 /// ```python
 /// class Reports:
@@ -82,8 +82,7 @@ fn a_class_on_redis_py_is_ported() -> Result<(), Box<dyn Error>> {
     assert_eq!(reports.write(&[&ended, &part])?, "written", "a lease is ended by its token alone");
     assert_eq!(reports.write(&[&part, &stolen, &part])?, "lost");
     assert_eq!(written.borrow().len(), 4, "nothing is written after the loss");
-    drop((reports, client));
-    keys_left(&server);
+    keys_left_after((reports, client), &server);
     Ok(())
 }
 
@@ -174,6 +173,5 @@ async fn a_class_on_redisson_is_ported() {
     let (posted, ()) = soon(async { tokio::join!(theirs.post("7", async {}), unblocks) }).await;
     assert!(posted.unwrap());
     assert!(!verify(&blocking).await.unwrap_or(false));
-    drop((blocking, ours, theirs));
-    keys_left(&server);
+    keys_left_after((blocking, ours, theirs), &server);
 }

@@ -8,13 +8,20 @@ use fairlock::{
     compat::{Ownership, verify},
     error::TryAcquireError,
 };
-use testkit::{RedisServer, SOON, connect, eventually_async, keys_left, soon};
+use testkit::{RedisServer, SOON, connect, eventually_async, keys_left, keys_left_after, server_and_client, soon};
 
 mod suite;
 
 /// A lock of this owner, through a client of its own. Its leases are renewed by `refresh` alone.
 async fn lock(server: &RedisServer, owner: &str, lease: Duration) -> Lock {
     of(&connect(server).await, owner, lease)
+}
+
+/// A server, and such a lock of each of two owners.
+async fn workers(lease: Duration) -> (RedisServer, Lock, Lock) {
+    let server = RedisServer::start();
+    let (one, two) = (lock(&server, "worker-1", lease).await, lock(&server, "worker-2", lease).await);
+    (server, one, two)
 }
 
 fn of(client: &Client, owner: &str, lease: Duration) -> Lock {
@@ -67,8 +74,7 @@ async fn acquires_without_an_owner_are_not_by_the_same_one() {
     let guard = granted(&lock).await;
     let answer = ownership(&lock).await;
     assert!(matches!(answer, Ownership::Other(_)) && !answer.is_mine() && answer.owner().is_empty(), "{answer:?}");
-    drop(guard);
-    keys_left(&server);
+    keys_left_after(guard, &server);
 }
 
 /// A free lock with waiters has no owner that could be named.
@@ -87,8 +93,7 @@ async fn a_try_behind_a_queue_is_busy_and_names_nobody() {
         Err(TryAcquireError::Busy { holders, waiting: 1, recovering_for: Some(_), .. }) if holders.is_empty()
     );
     assert!(nobody, "{busy:?}");
-    drop((waiting, guard));
-    keys_left(&server);
+    keys_left_after((waiting, guard), &server);
 }
 
 /// The texts of a lock, and those of a guard.
@@ -124,14 +129,12 @@ async fn getters_tell_name_owner_label_lease_and_id() {
     let next = next.unwrap();
     assert_eq!((next.owner(), next.label()), ("another", "label"));
     assert!(next.waited() >= Duration::from_millis(20) && next.waited() <= begun.elapsed(), "{:?}", next.waited());
-    drop(next);
-    keys_left(&server);
+    keys_left_after(next, &server);
 }
 
 #[tokio::test]
 async fn owners_and_labels_of_locks_have_bounds() {
-    let server = RedisServer::start();
-    let client = connect(&server).await;
+    let (_server, client) = server_and_client().await;
     let long = "x".repeat(4097);
     for options in [LockOptions::new().owner(&long), LockOptions::new().label(&long)] {
         client.lock_with("lock", options.clone()).unwrap_err();
@@ -142,8 +145,7 @@ async fn owners_and_labels_of_locks_have_bounds() {
 /// The bound for the answer of a try is the caller's, and its end is told apart from "busy".
 #[tokio::test]
 async fn a_try_has_a_timeout_for_the_answer() {
-    let server = RedisServer::start();
-    let (one, two) = (lock(&server, "worker-1", LONG).await, lock(&server, "worker-2", LONG).await);
+    let (server, one, two) = workers(LONG).await;
     let guard = granted(&one).await;
     let bound = Duration::from_millis(100);
     assert!(matches!(Ownership::of(two.try_acquire().timeout(SOON)).await, Ok(Ownership::Other(_))));
@@ -154,6 +156,5 @@ async fn a_try_has_a_timeout_for_the_answer() {
     let fault = matches!(&unknown, TryAcquireError::Fault(fairlock::error::Fault::Unavailable { waited, .. }) if *waited >= bound);
     assert!(fault, "{unknown}");
     server.cont();
-    drop(guard);
-    keys_left(&server);
+    keys_left_after(guard, &server);
 }

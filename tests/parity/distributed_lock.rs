@@ -8,7 +8,10 @@ use fairlock::{
     compat::{Locked, is_locked_by_anyone, is_locked_by_me, set_automatic_renewal, verify},
     error::{AcquireError, InvalidOption, LostReason, RenewError, RunError, TryAcquireError, TryRunError},
 };
-use testkit::{Child, RedisServer, SOON, child, connect, eventually_async, keys_left, quiet, soon};
+use testkit::{
+    Child, RedisServer, SOON, child, connect, eventually_async, keys_left, keys_left_after, quiet, server_and_client,
+    soon,
+};
 
 #[test]
 fn child() {
@@ -25,8 +28,7 @@ fn child() {
 
 #[tokio::test]
 async fn each_acquire_has_an_identifier_of_its_own() {
-    let server = RedisServer::start();
-    let client = connect(&server).await;
+    let (server, client) = server_and_client().await;
     let lock = client.lock("lock").unwrap();
     let first = soon(lock.acquire()).await.unwrap();
     let id = first.id();
@@ -81,8 +83,7 @@ async fn renewal_is_switched_off_and_on_while_the_lock_is_held() {
     let guard = soon(connect(&server).await.lock_with("lock", manual).unwrap().acquire()).await.unwrap();
     set_automatic_renewal(&guard, true);
     soon(guard.renewed()).await.unwrap();
-    drop(guard);
-    keys_left(&server);
+    keys_left_after(guard, &server);
 }
 
 #[tokio::test]
@@ -144,8 +145,7 @@ async fn an_extension_has_bounds_and_an_end() {
     lock.force_break_lease(guard.token()).await.unwrap();
     soon(guard.lost()).await;
     assert!(matches!(guard.extend(Duration::from_secs(1)).await, Err(RenewError::Lost(_))));
-    drop(guard);
-    keys_left(&server);
+    keys_left_after(guard, &server);
 }
 
 #[tokio::test]
@@ -178,8 +178,7 @@ async fn the_server_says_who_has_locked_it() {
     let guard = soon(named(&here).acquire()).await.unwrap();
     assert!(is_locked_by_me(&named(&there)).await.unwrap());
     assert!(!is_locked_by_me(&theirs).await.unwrap());
-    drop(guard);
-    keys_left(&server);
+    keys_left_after(guard, &server);
 }
 
 #[tokio::test]
@@ -255,8 +254,7 @@ fn nightly_blocking(count: u32) -> u32 {
 
 #[tokio::test]
 async fn a_function_holds_the_lock_of_its_own_name() {
-    let server = RedisServer::start();
-    let client = connect(&server).await;
+    let (server, client) = server_and_client().await;
     let nightly = Locked::by_name(&client, nightly).unwrap();
     assert_eq!(nightly.lock().name(), "parity::distributed_lock::nightly");
     assert_eq!(nightly.call(1).await.unwrap(), 2);

@@ -8,13 +8,14 @@ use fairlock::{
     compat::{is_locked_by_anyone, verify},
     error::AcquireError,
 };
-use testkit::{Act, Proxy, RedisServer, SOON, Target, connect, eventually_async, keys_left, quiet, soon};
+use testkit::{
+    Act, Proxy, RedisServer, SOON, Target, connect, eventually_async, keys_left, quiet, server_and_client, soon,
+};
 
 /// `raise_on_release_error=False` of redis-py.
 #[tokio::test]
 async fn a_scope_that_outlives_its_lease_raises_nothing_and_releases_no_other() {
-    let server = RedisServer::start();
-    let client = connect(&server).await;
+    let (server, client) = server_and_client().await;
     let brief = LockOptions::new().lease(Duration::from_millis(300)).manual_renewal();
     let next = {
         let _guard = soon(client.lock_with("lock", brief).unwrap().acquire()).await.unwrap();

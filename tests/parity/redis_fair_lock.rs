@@ -7,7 +7,10 @@ use fairlock::{
     Client, Lock, LockOptions, Waiting,
     error::{AcquireError, LostReason},
 };
-use testkit::{Act, Child, Proxy, RedisServer, SOON, Target, child, connect, eventually_async, keys_left, quiet, soon};
+use testkit::{
+    Act, Child, Proxy, RedisServer, SOON, Target, child, connect, eventually_async, keys_left, keys_left_after, quiet,
+    server_and_client, soon,
+};
 
 /// The helper process that waits until it is killed.
 #[test]
@@ -76,8 +79,7 @@ async fn arrivals_within_one_second_keep_their_order() {
     assert!(tickets.windows(2).all(|pair| pair[0] < pair[1]), "{tickets:?}");
     let queue: Vec<u64> = locks[0].inspect().await.unwrap().queue.iter().map(|waiter| waiter.ticket).collect();
     assert_eq!(queue, tickets);
-    drop((guard, waiters));
-    keys_left(&server);
+    keys_left_after((guard, waiters), &server);
 }
 
 /// RedisFairLock's script cleans up by the timeout of the caller: with zero, all others are too old.
@@ -105,8 +107,7 @@ async fn a_timeout_of_zero_is_a_try() {
     let guard = soon(lock.acquire().timeout(Duration::ZERO)).await.unwrap();
     soon(lock.acquire().timeout(Duration::ZERO)).await.unwrap_err();
     assert_eq!(waiting(&lock).await, 0, "it has never joined the queue");
-    drop(guard);
-    keys_left(&server);
+    keys_left_after(guard, &server);
 }
 
 #[tokio::test]
@@ -118,8 +119,7 @@ async fn a_timeout_leaves_the_queue() {
     soon(lock.acquire().timeout(bound)).await.unwrap_err();
     assert!(called.elapsed() >= bound);
     eventually_async("it has left", SOON, async || waiting(&lock).await == 0).await;
-    drop(guard);
-    keys_left(&server);
+    keys_left_after(guard, &server);
 }
 
 /// In RedisFairLock a waiter whose reply is lost arrives twice. Its first entry stays at the head for ever.
@@ -202,14 +202,12 @@ async fn renewal_outlives_any_number_of_errors_and_its_end_is_told() {
     assert!(cause.to_string().contains("an error of the server"), "{cause}");
     guard.check().unwrap_err();
     proxy.heal();
-    drop(guard);
-    keys_left(&server);
+    keys_left_after(guard, &server);
 }
 
 #[tokio::test]
 async fn renewal_stops_with_the_hold() {
-    let server = RedisServer::start();
-    let client = connect(&server).await;
+    let (server, client) = server_and_client().await;
     let options = LockOptions::new().lease(Duration::from_secs(3)).renew_every(Duration::from_millis(50));
     let lock = client.lock_with("lock", options).unwrap();
     let guard = soon(lock.acquire()).await.unwrap();
@@ -233,8 +231,7 @@ async fn without_renewal_the_lock_expires() {
     let next = soon(lock(&server).await.acquire()).await.unwrap();
     assert!(next.token() > guard.token());
     guard.check().unwrap_err();
-    drop((guard, next));
-    keys_left(&server);
+    keys_left_after((guard, next), &server);
 }
 
 /// RedisFairLock has the same buffer, after which dead waiters are cleaned up.

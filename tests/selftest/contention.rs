@@ -39,17 +39,13 @@ fn processes_that_do_not_contend_are_rejected() {
     // One process gave up.
     judge(&[fair[0].clone(), fair[1][..19].to_vec()]).unwrap_err();
     // These processes ran one after the other.
-    let later = |turns: &[Turn]| {
-        turns
-            .iter()
-            .map(|turn| Turn {
-                called: turn.called + 1e10 as u64,
-                got: turn.got + 1e10 as u64,
-                released: turn.released + 1e10 as u64,
-            })
-            .collect()
+    let later = |at: u64| at + 1e10 as u64;
+    let later = |Turn { called, got, released }: &Turn| Turn {
+        called: later(*called),
+        got: later(*got),
+        released: later(*released),
     };
-    judge(&[fair[0].clone(), later(&fair[1])]).unwrap_err();
+    judge(&[fair[0].clone(), fair[1].iter().map(later).collect()]).unwrap_err();
 }
 
 #[test]

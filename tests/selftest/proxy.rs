@@ -64,8 +64,7 @@ fn quiet(proxy: &Proxy) {
 
 #[test]
 fn a_held_reply_comes_later_and_what_is_behind_it_too() {
-    let server = RedisServer::builder().alone().start();
-    let proxy = Proxy::start(&server);
+    let (server, proxy) = Proxy::of_a_server();
     let mut client = Plain::connect(&proxy);
     let fault = proxy.fault(Target::reply("first"), Act::Hold);
     client.send("INCR zeroth;INCR first;INCR second").expect(":1\r\n");
@@ -80,8 +79,7 @@ fn a_held_reply_comes_later_and_what_is_behind_it_too() {
 
 #[test]
 fn a_held_request_is_not_executed_until_it_is_let_go() {
-    let server = RedisServer::builder().alone().start();
-    let proxy = Proxy::start(&server);
+    let (server, proxy) = Proxy::of_a_server();
     let (mut client, mut other) = (Plain::connect(&proxy), Plain::connect(&proxy));
     // A target matches in upper and lower case, and in the middle of a word.
     let fault = proxy.fault(Target::request("IRs"), Act::Hold);
@@ -96,8 +94,7 @@ fn a_held_request_is_not_executed_until_it_is_let_go() {
 
 #[test]
 fn a_swallowed_frame_never_comes_nor_do_the_frames_behind_it() {
-    let server = RedisServer::builder().alone().start();
-    let proxy = Proxy::start(&server);
+    let (server, proxy) = Proxy::of_a_server();
     let (mut deaf, mut mute) = (Plain::connect(&proxy), Plain::connect(&proxy));
     let lost = proxy.fault_times(1, Target::request("lost"), Act::Swallow);
     let unheard = proxy.fault_times(1, Target::reply("unheard"), Act::Swallow);
@@ -119,8 +116,7 @@ fn a_swallowed_frame_never_comes_nor_do_the_frames_behind_it() {
 
 #[test]
 fn an_error_in_the_servers_place_keeps_its_turn() {
-    let server = RedisServer::builder().alone().start();
-    let proxy = Proxy::start(&server);
+    let (_server, proxy) = Proxy::of_a_server();
     let mut client = Plain::connect(&proxy);
     // Such a target matches the command alone, and only all of it.
     let misses = [Target::request("no").command(), Target::request("INC").command(), Target::push("a").command()];
@@ -147,8 +143,7 @@ fn an_error_in_the_servers_place_keeps_its_turn() {
 
 #[test]
 fn a_connection_is_cut_in_the_middle_of_a_reply_or_request() {
-    let server = RedisServer::builder().alone().start();
-    let proxy = Proxy::start(&server);
+    let (server, proxy) = Proxy::of_a_server();
     let _: () = cmd("SET").arg("long").arg("0123456789").query(&mut server.raw()).unwrap();
     for bytes in [0, 1, 7, 15] {
         let fault = proxy.fault_times(1, Target::reply("long"), Act::Cut(bytes));
@@ -170,8 +165,7 @@ fn a_connection_is_cut_in_the_middle_of_a_reply_or_request() {
 
 #[test]
 fn requests_of_a_client_that_is_gone_arrive_late() {
-    let server = RedisServer::builder().alone().start();
-    let proxy = Proxy::start(&server);
+    let (server, proxy) = Proxy::of_a_server();
     let mut client = Plain::connect(&proxy);
     let fault = proxy.fault(Target::request("late"), Act::Hold);
     client.send("INCR late;INCR later");
@@ -216,8 +210,7 @@ fn requests_of_a_client_that_is_gone_arrive_late() {
 
 #[test]
 fn a_delay_delays() {
-    let server = RedisServer::builder().alone().start();
-    let proxy = Proxy::start(&server);
+    let (_server, proxy) = Proxy::of_a_server();
     let mut client = Plain::connect(&proxy);
     let delay = Duration::from_millis(60);
     let faults = [Target::request(""), Target::reply("")].map(|target| proxy.fault(target, Act::Delay(delay)));

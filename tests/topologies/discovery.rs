@@ -197,8 +197,7 @@ async fn nodes_without_a_host_in_their_answers_are_found_at_the_host_that_was_as
     let cluster = cluster();
     if run::version() >= (7, 0) {
         for node in cluster.nodes() {
-            let mut set = cmd("CONFIG").arg("SET").arg("cluster-preferred-endpoint-type").to_owned();
-            let () = set.arg("unknown-endpoint").query(&mut node.raw()).unwrap();
+            node.set("cluster-preferred-endpoint-type", "unknown-endpoint");
         }
     }
     let from = cluster.owner(cluster.slot("x"));

@@ -78,7 +78,7 @@ impl Notes {
     pub fn call(self: &Arc<Notes>, waiter: String, timeout: Option<Duration>) -> Call {
         let called_ns = now_ns();
         let timeout_ns = timeout.map(|timeout| timeout.as_nanos() as u64);
-        let event = timeout_ns.map_or(Event::Called, |timeout_ns| Event::CalledFor { timeout_ns });
+        let event = timeout_ns.map_or(Event::Called, Event::CalledFor);
         self.record.note_at(called_ns, &waiter, event);
         let notes = self.clone();
         Call(Arc::new(Called { notes, waiter, called_ns, timeout_ns, resolved: AtomicBool::new(false) }))
@@ -104,7 +104,7 @@ impl Call {
     }
 
     pub fn queued(&self, ticket: u64) {
-        self.note(Event::Queued { ticket });
+        self.note(Event::Queued(ticket));
     }
 
     pub fn granted(&self, guard: Guard) -> Holding {
@@ -117,7 +117,7 @@ impl Call {
         self.resolve();
         let mut holding = self.0.notes.holding();
         let at = now_ns();
-        self.note_at(at, Event::Granted { token: held.token() });
+        self.note_at(at, Event::Granted(held.token()));
         if held.check().is_ok() {
             // Even if the process is stopped now, this much is certain.
             self.note_at(at, Event::Held);

@@ -23,16 +23,12 @@ pub fn now_ns() -> u64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
     Called,
-    /// `Called`, with this timeout.
-    CalledFor {
-        timeout_ns: u64,
-    },
-    Queued {
-        ticket: u64,
-    },
-    Granted {
-        token: u64,
-    },
+    /// `Called`, with a timeout of so many ns.
+    CalledFor(u64),
+    /// With this ticket.
+    Queued(u64),
+    /// Under this token.
+    Granted(u64),
     Held,
     Released,
     Lost,
@@ -48,23 +44,20 @@ pub enum Event {
     },
 }
 
+/// The events of one word.
+const PLAIN: [Event; 10] = {
+    use Event::*;
+    [Called, Held, Released, Lost, Left, Untaken, Returned, Died, Paused, Resumed]
+};
+
 impl Event {
     pub(super) fn parse(words: &[&str]) -> Option<Event> {
         Some(match *words {
-            ["called"] => Event::Called,
-            ["called", timeout] => Event::CalledFor { timeout_ns: timeout.parse().ok()? },
-            ["queued", ticket] => Event::Queued { ticket: ticket.parse().ok()? },
-            ["granted", token] => Event::Granted { token: token.parse().ok()? },
-            ["held"] => Event::Held,
-            ["released"] => Event::Released,
-            ["lost"] => Event::Lost,
-            ["left"] => Event::Left,
-            ["untaken"] => Event::Untaken,
-            ["returned"] => Event::Returned,
-            ["died"] => Event::Died,
-            ["paused"] => Event::Paused,
-            ["resumed"] => Event::Resumed,
+            ["called", timeout] => Event::CalledFor(timeout.parse().ok()?),
+            ["queued", ticket] => Event::Queued(ticket.parse().ok()?),
+            ["granted", token] => Event::Granted(token.parse().ok()?),
             ["clock", server, took] => Event::Clock { server_us: server.parse().ok()?, took_ns: took.parse().ok()? },
+            [word] => PLAIN.into_iter().find(|event| event.to_string() == word)?,
             _ => return None,
         })
     }
@@ -78,20 +71,11 @@ impl Event {
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Event::Called => f.write_str("called"),
-            Event::CalledFor { timeout_ns } => write!(f, "called {timeout_ns}"),
-            Event::Queued { ticket } => write!(f, "queued {ticket}"),
-            Event::Granted { token } => write!(f, "granted {token}"),
-            Event::Held => f.write_str("held"),
-            Event::Released => f.write_str("released"),
-            Event::Lost => f.write_str("lost"),
-            Event::Left => f.write_str("left"),
-            Event::Untaken => f.write_str("untaken"),
-            Event::Returned => f.write_str("returned"),
-            Event::Died => f.write_str("died"),
-            Event::Paused => f.write_str("paused"),
-            Event::Resumed => f.write_str("resumed"),
+            Event::CalledFor(timeout_ns) => write!(f, "called {timeout_ns}"),
+            Event::Queued(ticket) => write!(f, "queued {ticket}"),
+            Event::Granted(token) => write!(f, "granted {token}"),
             Event::Clock { server_us, took_ns } => write!(f, "clock {server_us} {took_ns}"),
+            plain => f.write_str(&format!("{plain:?}").to_lowercase()),
         }
     }
 }

@@ -136,7 +136,7 @@ impl History {
         for line in &lines {
             let timeout_ns = match line.event {
                 Event::Called => None,
-                Event::CalledFor { timeout_ns } => Some(timeout_ns),
+                Event::CalledFor(timeout_ns) => Some(timeout_ns),
                 _ => continue,
             };
             let wait = Wait {
@@ -233,13 +233,11 @@ impl<'a> Line<'a> {
             .ok_or_else(|| format!("{} was {} before it called", self.waiter, self.event))?;
         let first = match self.event {
             // A ticket may be recorded again, and must be the same then: a waiter keeps its ticket (I7).
-            Event::Queued { ticket } => {
+            Event::Queued(ticket) => {
                 wait.queued_ns.get_or_insert(self.at);
                 wait.ticket.replace(ticket).is_none_or(|before| before == ticket)
             }
-            Event::Granted { token } => {
-                wait.token.replace(token).is_none() && wait.granted_ns.replace(self.at).is_none()
-            }
+            Event::Granted(token) => wait.token.replace(token).is_none() && wait.granted_ns.replace(self.at).is_none(),
             Event::Held => {
                 wait.held_ns = Some(self.at);
                 true

@@ -7,7 +7,7 @@ use fairlock::{
     compat::{Ownership, Refreshed, is_locked_by_anyone, is_locked_by_me, refresh},
     error::{Fault, InvalidOption, LostReason, RenewError},
 };
-use testkit::{Proxy, watch::Counter};
+use testkit::{Proxy, server_and_client, watch::Counter};
 use tokio::sync::Barrier;
 
 use super::*;
@@ -33,29 +33,24 @@ async fn acquisition() {
     let holder = lock.inspect().await.unwrap().holders.remove(0);
     assert_eq!(holder.owner, "worker-1");
     assert!(holder.remaining <= LONG && holder.remaining > LONG / 2);
-    drop(answer);
-    keys_left(&server);
+    keys_left_after(answer, &server);
 }
 
 #[tokio::test]
 async fn contention() {
-    let server = RedisServer::start();
-    let (one, two) = (lock(&server, "worker-1", LONG).await, lock(&server, "worker-2", LONG).await);
+    let (server, one, two) = workers(LONG).await;
     let guard = granted(&one).await;
     let answer = ownership(&two).await;
     assert!(!answer.is_mine() && answer.owner() == "worker-1", "{answer:?}");
-    drop(guard);
-    keys_left(&server);
+    keys_left_after(guard, &server);
 }
 
 #[tokio::test]
 async fn release_frees_at_once() {
-    let server = RedisServer::start();
-    let (one, two) = (lock(&server, "worker-1", LONG).await, lock(&server, "worker-2", LONG).await);
+    let (server, one, two) = workers(LONG).await;
     granted(&one).await.release().await.unwrap();
     assert!(!is_locked_by_anyone(&one).await.unwrap());
-    drop(granted(&two).await);
-    keys_left(&server);
+    keys_left_after(granted(&two).await, &server);
 }
 
 #[tokio::test]
@@ -69,8 +64,7 @@ async fn refresh_extends_the_ttl() {
     assert!(before.1 <= lease - SECOND, "{before:?}");
     assert_eq!(refreshed(&guard).await, Refreshed::Renewed);
     assert!(guard.remaining() > before.0 && left(&lock).await > before.1, "{before:?}");
-    drop(guard);
-    keys_left(&server);
+    keys_left_after(guard, &server);
 }
 
 #[tokio::test]
@@ -88,27 +82,23 @@ async fn rate_limiting() {
     let writes = ["hset", "hdel", "zadd", "zrem", "pexpire"].map(|name| made.get(name).copied().unwrap_or(0));
     assert_eq!(writes, [0; 5], "and writes nothing: {made:?}");
     assert!(guard.remaining() < before);
-    drop(guard);
-    keys_left(&server);
+    keys_left_after(guard, &server);
 }
 
 /// A lease that is over is noticed by the next refresh, though that would write nothing.
 #[tokio::test]
 async fn existence_checked_during_rate_limiting() {
-    let server = RedisServer::start();
-    let (one, two) = (lock(&server, "worker-1", LONG).await, lock(&server, "worker-2", LONG).await);
+    let (server, one, two) = workers(LONG).await;
     let guard = granted(&one).await;
     assert_eq!(refreshed(&guard).await, Refreshed::Verified);
     two.force_break_lease(guard.token()).await.unwrap();
     assert!(matches!(soon(refresh(&guard)).await, Err(RenewError::Lost(_))));
-    drop(guard);
-    keys_left(&server);
+    keys_left_after(guard, &server);
 }
 
 #[tokio::test]
 async fn ownership_lost() {
-    let server = RedisServer::start();
-    let (one, two) = (lock(&server, "worker-1", LONG).await, lock(&server, "worker-2", LONG).await);
+    let (server, one, two) = workers(LONG).await;
     let guard = granted(&one).await;
     two.force_break_lease(guard.token()).await.unwrap();
     let next = granted(&two).await;
@@ -117,20 +107,17 @@ async fn ownership_lost() {
     // A release never ends the lease of another.
     guard.release().await.unwrap_err();
     assert_eq!(refreshed(&next).await, Refreshed::Verified);
-    drop(next);
-    keys_left(&server);
+    keys_left_after(next, &server);
 }
 
 /// Only a guard can be refreshed, and only a grant makes one. A worker that holds nothing asks who does.
 #[tokio::test]
 async fn refresh_without_acquire() {
-    let server = RedisServer::start();
-    let (one, two) = (lock(&server, "worker-1", LONG).await, lock(&server, "worker-2", LONG).await);
+    let (server, one, two) = workers(LONG).await;
     assert!(!is_locked_by_me(&two).await.unwrap());
     let guard = granted(&one).await;
     assert!(!is_locked_by_me(&two).await.unwrap());
-    drop(guard);
-    keys_left(&server);
+    keys_left_after(guard, &server);
 }
 
 #[tokio::test]
@@ -143,8 +130,7 @@ async fn natural_expiry() {
     eventually_async("the lease is over", SOON, async || !is_locked_by_anyone(&two).await.unwrap()).await;
     assert!(matches!(soon(refresh(&guard)).await, Err(RenewError::Lost(_))));
     drop(granted(&two).await);
-    drop(guard);
-    keys_left(&server);
+    keys_left_after(guard, &server);
 }
 
 #[tokio::test]
@@ -162,8 +148,7 @@ async fn refresh_prevents_expiry() {
     }
     let intervals = begun.elapsed().as_secs();
     assert!(renewed >= 2 && u64::from(renewed) <= intervals, "{renewed} renewals in {intervals} intervals");
-    drop(guard);
-    keys_left(&server);
+    keys_left_after(guard, &server);
 }
 
 #[tokio::test]
@@ -185,8 +170,7 @@ async fn five_threads_with_one_winner() {
     let winners: Vec<_> = answers.iter().filter(|answer| answer.is_mine()).collect();
     let [winner] = winners[..] else { panic!("{answers:?}") };
     assert!(answers.iter().all(|answer| answer.owner() == winner.owner()), "{answers:?}");
-    drop(answers);
-    keys_left(&server);
+    keys_left_after(answers, &server);
 }
 
 #[tokio::test]
@@ -224,8 +208,7 @@ async fn refresh_during_concurrent_attempts() {
         }
     };
     tokio::join!(futures_util::future::join_all(attempts), refreshes);
-    drop(guard);
-    keys_left(&server);
+    keys_left_after(guard, &server);
 }
 
 #[tokio::test]
@@ -246,15 +229,13 @@ async fn connection_failure_on_acquire_and_on_refresh() {
     guard.check().unwrap();
     proxy.heal();
     refreshed(&guard).await;
-    drop(guard);
-    keys_left(&server);
+    keys_left_after(guard, &server);
 }
 
 /// The holder's lease is re-asserted, because nobody else was granted the lock since. ClusterLock loses it here.
 #[tokio::test]
 async fn key_deleted_underneath() {
-    let server = RedisServer::start();
-    let (one, two) = (lock(&server, "worker-1", LONG).await, lock(&server, "worker-2", LONG).await);
+    let (server, one, two) = workers(LONG).await;
     let guard = granted(&one).await;
     server.flush();
     assert_eq!(refreshed(&guard).await, Refreshed::Renewed);
@@ -265,8 +246,7 @@ async fn key_deleted_underneath() {
 /// Another worker was faster than the holder: the lease is lost.
 #[tokio::test]
 async fn key_deleted_underneath_and_taken() {
-    let server = RedisServer::start();
-    let (one, two) = (lock(&server, "worker-1", LONG).await, lock(&server, "worker-2", LONG).await);
+    let (server, one, two) = workers(LONG).await;
     let guard = granted(&one).await;
     server.flush();
     let next = granted(&two).await;
@@ -278,8 +258,7 @@ async fn key_deleted_underneath_and_taken() {
 /// `max(lease / 10, 1 s)`. The figures are compared in `src/compat/lease.rs`; this shows the first of them.
 #[tokio::test]
 async fn interval_calculation() {
-    let server = RedisServer::start();
-    let client = connect(&server).await;
+    let (_server, client) = server_and_client().await;
     let leases = [5, 10, 30, 100, 200, 1000].map(Duration::from_secs);
     let guards = leases.iter().enumerate().map(|(index, lease)| {
         let options = LockOptions::new().lease(*lease).manual_renewal();
@@ -345,8 +324,7 @@ async fn long_execution_with_refresh() {
         }
     }
     guard.release().await.unwrap();
-    drop(granted(&two).await);
-    keys_left(&server);
+    keys_left_after(granted(&two).await, &server);
 }
 
 /// A worker that cannot ask goes on without the lock's work, and takes part again once the server is back.
@@ -361,8 +339,7 @@ async fn graceful_degradation_and_recovery() {
         assert!(matches!(failed, Err(TryAcquireError::Fault(_))), "{failed:?}");
     }
     server.restart();
-    drop(granted(&lock).await);
-    keys_left(&server);
+    keys_left_after(granted(&lock).await, &server);
 }
 
 #[tokio::test]

@@ -37,28 +37,13 @@ pub enum What {
 }
 
 impl What {
-    pub const ALL: [What; 20] = [
-        What::Connect,
-        What::Lazy,
-        What::Acquire,
-        What::AcquireTimeout,
-        What::Enqueue,
-        What::Waiting,
-        What::Position,
-        What::Try,
-        What::Renew,
-        What::Release,
-        What::Lost,
-        What::HeldLost,
-        What::Renewed,
-        What::Run,
-        What::Inspect,
-        What::Break,
-        What::ForceBreak,
-        What::History,
-        What::RecordHistory,
-        What::Close,
-    ];
+    pub fn all() -> impl Iterator<Item = What> {
+        use What::*;
+        let taking = [Connect, Lazy, Acquire, AcquireTimeout, Enqueue, Waiting, Position, Try, Run];
+        let holding = [Renew, Release, Lost, HeldLost, Renewed, Close];
+        let looking = [Inspect, Break, ForceBreak, History, RecordHistory];
+        taking.into_iter().chain(holding).chain(looking)
+    }
 
     /// Whether its client holds the lock when it begins.
     pub fn holds(self) -> bool {
@@ -96,16 +81,8 @@ impl What {
 
     /// Whether there is something to give back when it is dropped after its first poll.
     pub fn gives_back(self) -> bool {
-        !matches!(
-            self,
-            What::Connect
-                | What::Lazy
-                | What::Inspect
-                | What::Break
-                | What::ForceBreak
-                | What::History
-                | What::RecordHistory
-        )
+        use What::*;
+        !matches!(self, Connect | Lazy | Inspect | Break | ForceBreak | History | RecordHistory)
     }
 }
 
