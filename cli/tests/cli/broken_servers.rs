@@ -194,8 +194,7 @@ fn a_server_that_goes_away_during_the_wait_is_a_failure_with_a_message() {
     let away: [(_, Away); 3] =
         [("killed", |redis| redis.kill()), ("hung", |redis| redis.stop()), ("read-only", read_only)];
     let servers = away.map(|(what, away)| {
-        let redis = Redis::start();
-        let holder = hold(&redis, "x", "holder");
+        let (redis, holder) = Redis::held("holder");
         let run = |options: &[&str]| redis.run("x", options, "echo it ran");
         // Long enough for what is set up here, on a busy machine too.
         let waiters = [run(&["-q", "-w", "15s", "-E", "0"]), run(&["-w", "15s", "-a", "y"])];

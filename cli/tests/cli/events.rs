@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::shared::{Process, Redis, Signal, await_state, eventually, signal};
+use crate::shared::{Process, Redis, Signal, await_state, eventually, signal, temporary};
 
 fn events(path: &Path) -> Vec<Value> {
     let text = std::fs::read_to_string(path).unwrap();
@@ -22,11 +22,9 @@ fn names(events: &[Value]) -> Vec<&str> {
 #[test]
 fn the_events_of_a_run_are_lines_of_json() {
     let redis = Redis::start();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("events");
+    let (_folder, path) = temporary("events");
     let holder = redis.hold("x", &["--label", "one \u{1b}[2J"]);
-    let second = redis.run("x", &["--label", "two"], "echo; exec sleep 1000");
-    redis.await_waiting("x", 1);
+    let second = redis.waiter("x", &["--label", "two"], "echo; exec sleep 1000");
     let file = path.to_str().unwrap();
     // It ends when a renewal was told, however late that is.
     let script = format!("echo; sleep 2; until grep -q renewed {file}; do sleep 0.1; done; exit 3");
@@ -65,8 +63,7 @@ fn the_events_of_a_run_are_lines_of_json() {
 #[test]
 fn events_go_to_a_descriptor_and_are_appended() {
     let redis = Redis::start();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("events");
+    let (_folder, path) = temporary("events");
     std::fs::write(&path, "before\n").unwrap();
     let mut run = std::process::Command::new("sh");
     run.env("F", env!("CARGO_BIN_EXE_fairlock")).env("REDIS_URL", redis.url()).env("P", &path);
@@ -82,8 +79,7 @@ fn events_go_to_a_descriptor_and_are_appended() {
 #[test]
 fn events_that_nobody_reads_delay_neither_run_nor_command() {
     let redis = Redis::start();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("events");
+    let (_folder, path) = temporary("events");
     assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
     // Opened for both, it waits for nobody.
     let reader = std::fs::File::options().read(true).write(true).open(&path).unwrap();
@@ -103,8 +99,7 @@ fn events_that_nobody_reads_delay_neither_run_nor_command() {
 #[test]
 fn a_holder_warns_before_its_lease_is_lost_and_says_why_it_is() {
     let redis = Redis::start();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("events");
+    let (_folder, path) = temporary("events");
     // Long, so that a busy machine renews it in time when the server goes on.
     let options = ["--lease", "20s", "--kill-after", "3s", "--events", path.to_str().unwrap()];
     let holder = redis.run("x", &options, "echo $$; exec sleep 1000");
@@ -139,8 +134,7 @@ fn a_holder_warns_before_its_lease_is_lost_and_says_why_it_is() {
 #[test]
 fn systemd_is_told_of_the_wait_and_of_the_grant() {
     let redis = Redis::start();
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("notify");
+    let (_folder, path) = temporary("notify");
     let manager = UnixDatagram::bind(&path).unwrap();
     manager.set_read_timeout(Some(Duration::from_secs(90))).unwrap();
     let hear = || {

@@ -4,8 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Command;
 
-use crate::pty::Terminal;
-use crate::shared::{PATIENCE, Process, RIGHTS_TO_LOOK, Redis, Signal, fairlock, hold};
+use crate::shared::{PATIENCE, Process, RIGHTS_TO_LOOK, Redis, Signal, fairlock};
 use testkit::{Cluster, RedisServer, SOON, eventually, run};
 
 /// A running exporter, and where it listens.
@@ -32,11 +31,17 @@ impl Exporter {
         Self { process, address }
     }
 
+    /// A client that has sent this.
+    fn client(&self, said: &str) -> TcpStream {
+        let mut client = TcpStream::connect(&self.address).unwrap();
+        client.set_read_timeout(Some(PATIENCE)).unwrap();
+        client.write_all(said.as_bytes()).unwrap();
+        client
+    }
+
     /// Sends this, and returns the whole answer.
     fn send(&self, request: &str) -> String {
-        let mut stream = TcpStream::connect(&self.address).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.write_all(request.as_bytes()).unwrap();
+        let mut stream = self.client(request);
         let mut answer = String::new();
         stream.read_to_string(&mut answer).unwrap();
         answer
@@ -113,8 +118,7 @@ fn holders_queues_and_recoveries_are_scraped() {
     let scrape = exporter.scrape();
     assert_eq!((scrape.get("fairlock_up"), scrape.get("fairlock_locks")), (Some(1.0), Some(0.0)), "{scrape:#?}");
     let holder = redis.hold("deploy", &[]);
-    let waiters: Vec<_> = (0..2).map(|_| redis.run("deploy", &[], "echo; exec sleep 1000")).collect();
-    redis.await_waiting("deploy", 2);
+    let waiters: Vec<_> = (0..2).map(|_| redis.waiter("deploy", &[], "echo; exec sleep 1000")).collect();
     let scrape = exporter.await_value("fairlock_locks", 1.0);
     assert_eq!([scrape.of("held", "deploy"), scrape.of("waiting", "deploy")], [1.0, 2.0], "{scrape:#?}");
     let (hold, wait) = (scrape.of("hold_seconds", "deploy"), scrape.of("wait_seconds", "deploy"));
@@ -269,11 +273,7 @@ fn a_server_that_is_away_is_reported_until_it_is_back() {
 fn silent_clients_do_not_keep_others_from_their_metrics() {
     let redis = Redis::start();
     let exporter = Exporter::start(&redis.url(), &[]);
-    let connect = |said: &str| {
-        let mut client = TcpStream::connect(&exporter.address).unwrap();
-        client.write_all(said.as_bytes()).unwrap();
-        client
-    };
+    let connect = |said: &str| exporter.client(said);
     let page = || {
         let mut client = connect("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
         client.read_to_string(&mut String::new()).expect("no connection is kept");
@@ -311,30 +311,12 @@ fn clients_that_do_not_read_their_answers_do_not_keep_others_from_their_metrics(
     let names: Vec<String> = (100..500).map(|number| format!("{number}{}", "\"".repeat(500))).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let exporter = Exporter::start_as(few_descriptors, &redis.url(), &names);
-    let _unread: Vec<_> = (0..100)
-        .map(|_| {
-            let mut client = TcpStream::connect(&exporter.address).unwrap();
-            client.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
-            client
-        })
-        .collect();
-    let mut next = TcpStream::connect(&exporter.address).unwrap();
+    let _unread: Vec<_> = (0..100).map(|_| exporter.client("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")).collect();
+    let mut next = exporter.client("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     // The others are given up after a minute in any case.
     next.set_read_timeout(Some(std::time::Duration::from_secs(30))).unwrap();
-    next.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
     let (began, mut answer) = (std::time::Instant::now(), String::new());
     next.read_to_string(&mut answer).expect("it is not kept waiting");
     println!("{} bytes after {:?}", answer.len(), began.elapsed());
     assert!(answer.starts_with("HTTP/1.1 200 ") && answer.len() > 3 << 20, "{} bytes", answer.len());
-}
-
-#[test]
-fn names_of_locks_do_not_control_the_terminal() {
-    let redis = Redis::start();
-    let _holder = hold(&redis, "a\u{1b}[31mb", "the holder");
-    let once = redis.fairlock().args(["exporter", "--once"]).output().unwrap();
-    assert!(String::from_utf8(once.stdout).unwrap().contains("a\u{1b}[31mb"), "a file has the name itself");
-    let mut terminal = Terminal::open(&[("REDIS_URL", &redis.url())]);
-    let said = terminal.command("$F exporter --once");
-    assert!(said.contains("a\\u{1b}[31mb") && !said.contains("\u{1b}[31m"), "{said}");
 }

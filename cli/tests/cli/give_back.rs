@@ -4,7 +4,7 @@ use std::io::Read as _;
 use std::process::Stdio;
 use std::time::Instant;
 
-use crate::shared::{Process, Redis, STUBBORN, Signal, await_death, eventually, lives, signal, witness};
+use crate::shared::{Redis, STUBBORN, Signal, await_death, eventually, lives, signal, witness};
 use testkit::RedisServer;
 
 /// No test waits that long, so a grant is not due to the end of the lease.
@@ -30,8 +30,7 @@ fn the_next_waiter_is_granted_the_lock_as_soon_as_the_command_is_dead() {
     // A command that ends at once costs milliseconds.
     let holder = redis.run("x", &LONG, "echo $$; exec sleep 1000");
     holder.number();
-    let next = redis.run("x", &[], "echo granted");
-    redis.await_waiting("x", 1);
+    let next = redis.waiter("x", &[], "echo granted");
     let killed = Instant::now();
     holder.signal(Signal::KILL);
     next.line();
@@ -73,8 +72,7 @@ fn a_command_that_ended_by_itself_before_fairlock_died_is_followed_by_the_next()
     let redis = Redis::start();
     let holder = redis.run("x", &LONG, "echo $$; exec sleep 1000");
     let command = holder.number();
-    let next = redis.run("x", &[], "echo granted");
-    redis.await_waiting("x", 1);
+    let next = redis.waiter("x", &[], "echo granted");
     let token = redis.state("x")["holders"][0]["token"].clone();
     holder.signal(Signal::STOP);
     signal(command, Signal::TERM);
@@ -96,20 +94,6 @@ fn a_shim_that_reaches_no_server_ends_with_the_lease() {
     holder.signal(Signal::KILL);
     await_death(shim);
     redis.cont();
-}
-
-/// The URL may have a password.
-#[test]
-fn the_url_is_not_on_the_command_line_of_the_shim() {
-    let redis = Redis::start();
-    let mut run = crate::shared::fairlock();
-    run.env("REDIS_URL", redis.url()).args(["run", "x", "--", "sh", "-c", "echo $$; exec sleep 1000"]);
-    let holder = Process::spawn(&mut run);
-    let shim = holder.shim(holder.number());
-    let line = std::fs::read_to_string(format!("/proc/{shim}/cmdline")).unwrap();
-    let url = redis.url();
-    let path = url.split("://").nth(1).unwrap();
-    assert!(line.contains("__shim") && !line.contains(path), "{line}");
 }
 
 /// The lease ends by itself; whoever waits for the end of the run need not wait for that.

@@ -8,8 +8,7 @@ use crate::shared::{Redis, Signal, await_state};
 fn waiting(redis: &Redis, options: &[&str], script: &str) -> (crate::shared::Process, crate::shared::Process) {
     let holder = redis.run("x", &[], "echo held; exec sleep 1000");
     assert_eq!(holder.line(), "held");
-    let waiter = redis.run("x", options, script);
-    redis.await_waiting("x", 1);
+    let waiter = redis.waiter("x", options, script);
     (holder, waiter)
 }
 

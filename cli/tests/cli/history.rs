@@ -2,7 +2,7 @@
 
 use std::process::Output;
 
-use crate::shared::{Redis, Signal};
+use crate::shared::{Redis, Signal, temporary};
 
 fn history(redis: &Redis, words: &[&str]) -> Output {
     redis.fairlock().arg("history").args(words).output().unwrap()
@@ -68,8 +68,7 @@ fn timeline_page_and_json_show_the_same_grants() {
     let latest: Vec<u64> = two["grants"].as_array().unwrap().iter().map(|one| one["token"].as_u64().unwrap()).collect();
     assert_eq!(latest[..], tokens[..2], "the present one is one of two");
 
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("deploy.html");
+    let (_folder, path) = temporary("deploy.html");
     printed(&history(&redis, &["deploy <1>", "--out", path.to_str().unwrap()]));
     let page = std::fs::read_to_string(&path).unwrap();
     assert!(page.contains("<h1>deploy &lt;1&gt;</h1>") && page.contains("first &amp; &quot;quick&quot;"), "{page}");

@@ -65,8 +65,7 @@ fn hold_keeps_the_lock_until_stdin_ends_or_a_signal_comes() {
 /// As behind `&` in a script. The lock would be given back as soon as it is granted.
 #[test]
 fn a_hold_whose_stdin_has_ended_is_refused_before_it_queues() {
-    let redis = Redis::start();
-    let holder = redis.hold("x", &[]);
+    let (redis, holder) = Redis::held("the holder");
     let refused = Process::spawn(redis.fairlock().args(["hold", "x"])).finish();
     assert!(refused.code == 125 && refused.stderr.contains("use --fd N in scripts"), "{refused:?}");
     assert_eq!(redis.state("x")["state"], "held", "it has not waited for the holder");
@@ -108,8 +107,7 @@ fn a_script_holds_the_lock_until_it_closes_its_descriptor() {
     );
     assert_eq!(script.process.line(), token(&redis, "x"));
     let label = redis.state("x")["holders"][0]["label"].as_str().unwrap().to_owned();
-    let next = redis.run("x", &[], "echo granted");
-    redis.await_waiting("x", 1);
+    let next = redis.waiter("x", &[], "echo granted");
     script.step();
     assert_eq!(script.process.line(), "closed");
     assert_eq!(next.line(), "granted");
@@ -153,8 +151,7 @@ async fn a_script_is_sent_a_signal_when_its_lease_is_lost() {
 
 /// Ends the lease politely, when another one waits for the lock.
 fn break_politely(redis: &Redis) -> (Process, Process) {
-    let next = redis.run("x", &[], "echo granted");
-    redis.await_waiting("x", 1);
+    let next = redis.waiter("x", &[], "echo granted");
     let ending = Process::spawn(redis.fairlock().args(["break", "x", "--token", &token(redis, "x")]));
     (next, ending)
 }
@@ -226,8 +223,7 @@ fn a_server_that_comes_back_after_a_loss_has_no_next_holder_while_the_script_wor
 
 #[test]
 fn a_hold_that_is_ended_while_it_waits_leaves_the_queue() {
-    let redis = Redis::start();
-    let holder = redis.hold("x", &[]);
+    let (redis, holder) = Redis::held("the holder");
     let script = Script::start(&redis, "exec 9>$L; $F hold x --fd 9 & echo $!; wait $!; echo code $?");
     let hold = script.process.number();
     redis.await_waiting("x", 1);
@@ -237,20 +233,15 @@ fn a_hold_that_is_ended_while_it_waits_leaves_the_queue() {
 
     let mut terminal = Terminal::open(&[("REDIS_URL", &redis.url())]);
     terminal.command(&format!("exec 9>{}", script.folder.path().join("lock").display()));
-    terminal.enter("$F hold x --fd 9; echo code $?");
-    terminal.expect("1st of 1 for x");
-    terminal.keys("\x03");
-    terminal.expect("PROMPT> ");
+    terminal.enter_and_expect("$F hold x --fd 9; echo code $?", "1st of 1 for x");
+    terminal.keys_and_expect("\x03", "PROMPT> ");
     redis.await_waiting("x", 0);
     // Once the stand-in holds the lock, the keys of the terminal do not reach it.
     holder.signal(Signal::TERM);
-    terminal.enter("$F hold x --fd 9; echo code $?");
-    assert_eq!(terminal.number_after("code "), 0);
+    assert_eq!(terminal.enter_for("code ", "$F hold x --fd 9; echo code $?"), 0);
     terminal.expect("PROMPT> ");
-    terminal.enter("sh -c 'echo ready; exec sleep 1000'");
-    terminal.expect("ready");
-    terminal.keys("\x03");
-    terminal.expect("PROMPT> ");
+    terminal.enter_and_expect("sh -c 'echo ready; exec sleep 1000'", "ready");
+    terminal.keys_and_expect("\x03", "PROMPT> ");
     assert_eq!(redis.state("x")["state"], "held");
     terminal.command("exec 9>&-");
     is_free(&redis, "x");
@@ -265,16 +256,13 @@ fn ctrl_c_in_a_script_leaves_it_its_lock() {
     // The terminal repeats what is typed, so the words to wait for are not in it.
     terminal.command("export F READY=ready STRUCK=interrupted");
     let script = "trap \"echo $STRUCK\" INT; $F hold x --fd 9; echo $READY; while :; do sleep .1; done";
-    terminal.enter(&format!("sh -c '{script}' 9>{}", file.path().display()));
-    terminal.expect("ready");
-    terminal.keys("\x03");
-    terminal.expect("interrupted");
+    terminal.enter_and_expect(&format!("sh -c '{script}' 9>{}", file.path().display()), "ready");
+    terminal.keys_and_expect("\x03", "interrupted");
     // Whoever comes now would be granted the lock at once if the stand-in had ended.
     let other = with_time_to_queue(|seconds| redis.run("x", &["--timeout", &seconds.to_string()], "true").finish());
     assert!(other.code == 124 && redis.state("x")["state"] == "held", "{other:?}");
     // SIGQUIT, for which it has no trap.
-    terminal.keys("\x1c");
-    terminal.expect("PROMPT> ");
+    terminal.keys_and_expect("\x1c", "PROMPT> ");
     is_free(&redis, "x");
 }
 

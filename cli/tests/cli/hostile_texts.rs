@@ -26,21 +26,8 @@ fn names() -> Vec<&'static str> {
 #[track_caller]
 fn harmless(output: &[u8]) {
     let text = std::str::from_utf8(output).expect("what is printed is UTF-8");
-    let known = [
-        '\u{ad}',
-        '\u{61c}',
-        '\u{200b}',
-        '\u{200d}',
-        '\u{2028}',
-        '\u{2029}',
-        '\u{202e}',
-        '\u{2066}',
-        '\u{206a}',
-        '\u{feff}',
-        '\u{fff9}',
-        '\u{e0041}',
-    ];
-    let bad = text.chars().find(|&c| c != '\n' && c.is_control() || known.contains(&c));
+    let known = "\u{ad}\u{61c}\u{200b}\u{200d}\u{2028}\u{2029}\u{202e}\u{2066}\u{206a}\u{feff}\u{fff9}\u{e0041}";
+    let bad = text.chars().find(|&c| c != '\n' && c.is_control() || known.contains(c));
     assert!(bad.is_none(), "{bad:?} in {text:?}");
 }
 
@@ -111,11 +98,12 @@ fn the_line_of_a_wait_has_no_harmful_characters() {
     harmless(timed_out.stderr.as_bytes());
     // At a terminal there is no control sequence but the one that rewrites the line.
     let mut terminal = Terminal::open(&[("REDIS_URL", &redis.url()), ("NAME", name)]);
-    terminal.enter("$F run \"$NAME\" -- true");
-    let before = terminal.expect(" by \\u{1b}[2J\\r\\ngone");
+    let before = terminal.enter_and_expect("$F run \"$NAME\" -- true", " by \\u{1b}[2J\\r\\ngone");
     harmless(before.replace("\r\u{1b}[K", "").replace("\r\n", "\n").as_bytes());
-    terminal.keys("\x03");
-    terminal.expect("PROMPT> ");
+    terminal.keys_and_expect("\x03", "PROMPT> ");
+    let metrics = redis.fairlock().args(["exporter", "--once"]).output().unwrap();
+    assert!(String::from_utf8(metrics.stdout).unwrap().contains(name), "a file has the name itself");
+    harmless(terminal.command("$F exporter --once").replace("\r\n", "\n").as_bytes());
 }
 
 #[test]

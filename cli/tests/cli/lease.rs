@@ -5,7 +5,7 @@ use std::process::Stdio;
 
 use crate::shared::{
     Process, Redis, STUBBORN, Signal, await_death, await_state, eventually, fairlock, lives, parent, signal, stat,
-    witness,
+    temporary, witness,
 };
 use testkit::{Act, Proxy, RedisServer, Target};
 
@@ -99,18 +99,8 @@ fn when_fairlock_is_cut_off_the_command_is_dead_before_the_next_grant() {
     let server = RedisServer::builder().alone().start();
     let proxy = Proxy::start(&server);
     let mut run = fairlock();
-    run.env("REDIS_URL", proxy.url()).args([
-        "run",
-        "x",
-        "--lease",
-        "10s",
-        "--kill-after",
-        "1h",
-        "--",
-        "sh",
-        "-c",
-        STUBBORN,
-    ]);
+    run.env("REDIS_URL", proxy.url());
+    run.args("run x --lease 10s --kill-after 1h -- sh -c".split(' ')).arg(STUBBORN);
     let holder = Process::spawn(&mut run);
     let command = holder.number();
     let redis = Redis::of(server);
@@ -120,27 +110,6 @@ fn when_fairlock_is_cut_off_the_command_is_dead_before_the_next_grant() {
     let finished = holder.finish();
     assert_eq!(finished.code, 123);
     assert!(finished.stderr.contains("is lost"), "{finished:?}");
-}
-
-#[test]
-fn a_command_that_exits_with_0_after_a_loss_is_reported_as_lost() {
-    let redis = Redis::start();
-    // From TERM to KILL it has nearly three seconds, on a slow machine too.
-    let holder = redis.run("x", &["--lease", "10s"], "trap 'echo cleaned up; exit 0' TERM; echo; sleep 1000 & wait");
-    holder.line();
-    redis.stop();
-    let finished = holder.finish();
-    assert_eq!((finished.code, finished.stdout.as_str()), (123, "cleaned up\n"));
-}
-
-#[test]
-fn a_command_that_ignores_term_is_killed_after_kill_after() {
-    let redis = Redis::start();
-    // TERM comes long before the lease ends, so that it is not the end of the lease that kills.
-    let holder = redis.run("x", &["--lease", "1h", "--kill-after", "50ms"], STUBBORN);
-    let command = holder.number();
-    holder.signal(Signal::KILL);
-    await_death(command);
 }
 
 #[test]
@@ -299,8 +268,7 @@ fn a_command_that_ignores_a_forwarded_term_keeps_the_lock() {
 #[test]
 fn a_run_that_waits_outlives_its_deleted_binary() {
     let redis = Redis::start();
-    let folder = tempfile::tempdir().unwrap();
-    let copy = folder.path().join("fairlock");
+    let (_folder, copy) = temporary("fairlock");
     std::fs::copy(env!("CARGO_BIN_EXE_fairlock"), &copy).unwrap();
     let holder = redis.hold("x", &[]);
     // A fork of another test may have the copy open for writing at this instant.

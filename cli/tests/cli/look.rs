@@ -32,10 +32,8 @@ fn has_fields(object: &Value, table: &str) {
 
 #[test]
 fn json_has_the_documented_fields() {
-    let redis = Redis::start();
-    let _holder = hold(&redis, "x", "the holder");
-    let _waiter = redis.run("x", &[], "true");
-    redis.await_waiting("x", 1);
+    let (redis, _holder) = Redis::held("the holder");
+    let _waiter = redis.waiter("x", &[], "true");
     let state = redis.state("x");
     has_fields(&state, "field of a lock");
     has_fields(&state["holders"][0], "field of a holder");
@@ -70,8 +68,7 @@ fn wait_ends_when_the_lock_is_free_and_takes_nothing() {
     let late = call(&redis, &["wait", "x", "-t", "0.3"]);
     assert!(late.code == 124 && late.stderr.contains("x is held ") && late.stderr.contains("the holder"), "{late:?}");
     let token = redis.state("x")["holders"][0]["token"].to_string();
-    let next = redis.run("x", &[], "echo; exec sleep 1000");
-    redis.await_waiting("x", 1);
+    let next = redis.waiter("x", &[], "echo; exec sleep 1000");
     let of_this = Process::spawn(redis.fairlock().args(["wait", "x", "--token", &token]));
     let of_all = Process::spawn(redis.fairlock().args(["wait", "x", "--json"]));
     holder.signal(Signal::TERM);
@@ -109,8 +106,7 @@ fn a_holder_that_does_not_answer_keeps_its_lease_to_the_end_unless_it_is_forced(
     for (lease, force, outcome) in [("5s", &[][..], "expired"), ("1h", &["--force"], "ended")] {
         let holder = redis.hold("x", &["--lease", lease]);
         let token = redis.state("x")["holders"][0]["token"].to_string();
-        let next = redis.run("x", &[], "echo granted");
-        redis.await_waiting("x", 1);
+        let next = redis.waiter("x", &[], "echo granted");
         holder.signal(Signal::STOP);
         let broken = call(&redis, &[&["break", "x", "--json", "--token", &token], force].concat());
         let document = &objects(&broken.stdout)[0];
@@ -125,8 +121,7 @@ fn a_holder_that_does_not_answer_keeps_its_lease_to_the_end_unless_it_is_forced(
 fn a_forced_break_ends_a_recovery() {
     let redis = Redis::start();
     let holder = redis.hold("x", &["--lease", "1h"]);
-    let waiter = redis.run("x", &[], "echo granted");
-    redis.await_waiting("x", 1);
+    let waiter = redis.waiter("x", &[], "echo granted");
     holder.signal(Signal::STOP);
     redis.flush();
     redis.await_waiting("x", 1);
@@ -140,12 +135,10 @@ fn a_forced_break_ends_a_recovery() {
 
 #[test]
 fn at_a_terminal_break_shows_the_holder_and_asks() {
-    let redis = Redis::start();
-    let holder = hold(&redis, "x", "ops@db1:14380 deploy.sh");
+    let (redis, holder) = Redis::held("ops@db1:14380 deploy.sh");
     let mut terminal = Terminal::open(&[("REDIS_URL", &redis.url())]);
     for answer in ["", "n", "no"] {
-        terminal.enter("clear; $F break x; echo code $?");
-        let screen = terminal.await_screen(|screen| screen.contains("[y/N]"));
+        let screen = terminal.enter_and_await("clear; $F break x; echo code $?", |screen| screen.contains("[y/N]"));
         assert!(
             screen.starts_with("x is held ") && screen.contains("Break the lease of ops@db1:14380 deploy.sh"),
             "{screen}"
@@ -155,10 +148,8 @@ fn at_a_terminal_break_shows_the_holder_and_asks() {
         assert_eq!(redis.state("x")["state"], "held");
         terminal.expect("PROMPT> ");
     }
-    terminal.enter("$F break x; echo code $?");
-    terminal.expect("[y/N] ");
-    terminal.enter("y");
-    terminal.expect("let go; x is free");
+    terminal.enter_and_expect("$F break x; echo code $?", "[y/N] ");
+    terminal.enter_and_expect("y", "let go; x is free");
     assert_eq!(terminal.number_after("code "), 0);
     assert_eq!(holder.finish().code, 123);
 }

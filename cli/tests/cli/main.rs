@@ -13,7 +13,6 @@ mod examples;
 mod exporter;
 mod give_back;
 mod grants;
-mod helps;
 mod history;
 mod hold;
 mod hostile_texts;

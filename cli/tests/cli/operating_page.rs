@@ -92,11 +92,7 @@ fn a_stuck_queue_of_fifty_is_read_and_ended_as_the_page_says() {
         (output.status.code(), String::from_utf8([output.stdout, output.stderr].concat()).unwrap())
     };
     let holder = redis.hold(NAME, &["--lease", "3s"]);
-    let mut waiters: Vec<Process> = Vec::new();
-    for place in 1..=3 {
-        waiters.push(redis.run(NAME, &[], "echo; exec sleep 1000"));
-        redis.await_waiting(NAME, place);
-    }
+    let mut waiters = Vec::from_iter((0..3).map(|_| redis.waiter(NAME, &[], "echo; exec sleep 1000")));
     let client = fairlock::Client::connect(&redis.url()).blocking().unwrap();
     let lock = client.lock(NAME).unwrap();
     let mut others: Vec<_> = (4..=50).map(|_| lock.enqueue().blocking().unwrap()).collect();

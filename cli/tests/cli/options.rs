@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use crate::pty::Terminal;
-use crate::shared::{Finished, Process, Redis, Signal, hold, with_time_to_queue};
+use crate::shared::{Finished, Process, Redis, Signal, hold, temporary, with_time_to_queue};
 use testkit::RedisServer;
 
 /// `fairlock run x WORDS…`
@@ -17,8 +17,7 @@ fn with(redis: &Redis, variables: &[(&str, &str)], words: &[&str]) -> Finished {
 }
 
 fn held() -> (Redis, Process) {
-    let redis = Redis::start();
-    let holder = redis.hold("x", &["--label", "the holder"]);
+    let (redis, holder) = Redis::held("the holder");
     (redis, holder)
 }
 
@@ -75,8 +74,7 @@ fn a_quiet_run_says_nothing_of_waits_and_busy_locks() {
     for ended in [run(&redis, &["-qn", "true"]), late] {
         assert!(matches!(ended.code, 122 | 124) && ended.stderr.is_empty(), "{ended:?}");
     }
-    let waiter = redis.run("x", &["-q"], "echo ran");
-    redis.await_waiting("x", 1);
+    let waiter = redis.waiter("x", &["-q"], "echo ran");
     // Longer than a wait that is not reported.
     std::thread::sleep(std::time::Duration::from_millis(500));
     holder.signal(Signal::TERM);
@@ -138,25 +136,6 @@ fn a_job_does_not_inherit_the_options_of_the_run_around_it() {
     assert!(seen.contains("FAIRLOCK_NAME=x") && seen.contains("REDIS_URL="), "{seen}");
 }
 
-#[test]
-fn a_label_names_user_host_process_and_script() {
-    let redis = Redis::start();
-    let holder = redis.run("x", &[], "echo; sleep 1000");
-    holder.line();
-    let label = redis.state("x")["holders"][0]["label"].as_str().unwrap().to_owned();
-    let (who, what) = label.split_once(' ').unwrap();
-    let (user, place) = who.split_once('@').unwrap();
-    assert!(!user.is_empty() && place.ends_with(&format!(":{}", holder.id())), "{label}");
-    assert_eq!(what, "echo", "the first command of a shell's line");
-    let line = "trap 'exit 7' INT; echo; exec sleep 1000";
-    let mut wrapped = redis.fairlock();
-    wrapped.args(["run", "y", "timeout", "-s", "TERM", "1000", "env", "-u", "FOO", "sh", "-c", line]);
-    let wrapped = Process::spawn(&mut wrapped);
-    wrapped.line();
-    let label = redis.state("y")["holders"][0]["label"].as_str().unwrap().to_owned();
-    assert!(label.ends_with(&format!(":{} echo", wrapped.id())), "{label}");
-}
-
 /// The job was not disturbed, so cron needs no mail.
 #[test]
 fn a_quiet_run_says_nothing_of_an_outage_that_it_survived() {
@@ -164,8 +143,7 @@ fn a_quiet_run_says_nothing_of_an_outage_that_it_survived() {
     let redis = Redis::of(server);
     for (options, is_told) in [(&["-q"][..], false), (&[], true)] {
         let lease = ["--lease", "3s"];
-        let folder = tempfile::tempdir().unwrap();
-        let fifo = folder.path().join("fifo");
+        let (_folder, fifo) = temporary("fifo");
         assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
         let script = format!("echo; read line < {}; echo done", fifo.display());
         let job = redis.run("x", &[options, &lease].concat(), &script);

@@ -163,8 +163,7 @@ fn no_output_has_the_password() {
         }
     }
     let mut terminal = Terminal::open_with(80, &[("REDIS_URL", &format!("redis://:{SECRET}@{at}"))]);
-    terminal.enter("$F watch");
-    terminal.await_screen(|screen| {
+    terminal.enter_and_await("$F watch", |screen| {
         assert!(!screen.contains("hunter"), "{screen}");
         screen.contains("· 127.0.0.1:")
     });

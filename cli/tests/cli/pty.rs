@@ -126,6 +126,18 @@ impl Terminal {
         }
     }
 
+    #[track_caller]
+    pub(crate) fn enter_and_expect(&mut self, line: &str, text: &str) -> String {
+        self.enter(line);
+        self.expect(text)
+    }
+
+    #[track_caller]
+    pub(crate) fn keys_and_expect(&mut self, keys: &str, text: &str) -> String {
+        self.keys(keys);
+        self.expect(text)
+    }
+
     /// Waits until the screen satisfies the condition, which is checked after every change, and returns all of it.
     #[track_caller]
     pub(crate) fn await_screen(&mut self, mut shows: impl FnMut(&str) -> bool) -> String {
@@ -139,6 +151,18 @@ impl Terminal {
         }
     }
 
+    #[track_caller]
+    pub(crate) fn keys_and_await(&mut self, keys: &str, shows: impl FnMut(&str) -> bool) -> String {
+        self.keys(keys);
+        self.await_screen(shows)
+    }
+
+    #[track_caller]
+    pub(crate) fn enter_and_await(&mut self, line: &str, shows: impl FnMut(&str) -> bool) -> String {
+        self.enter(line);
+        self.await_screen(shows)
+    }
+
     /// Reads the next output. False if there was none.
     fn hear(&mut self, began: Instant) -> bool {
         let more = self.output.recv_timeout(PATIENCE.saturating_sub(began.elapsed()));
@@ -147,6 +171,13 @@ impl Terminal {
             self.screen.process(more);
         }
         more.is_ok()
+    }
+
+    /// Enters a line of which a part prints `mark` and a number.
+    #[track_caller]
+    pub(crate) fn enter_for(&mut self, mark: &str, line: &str) -> u32 {
+        self.enter(line);
+        self.number_after(mark)
     }
 
     /// Waits for a line that begins with `mark` and returns the rest of it, as a number.

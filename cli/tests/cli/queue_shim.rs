@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt as _;
 use std::time::Instant;
 
 use crate::shared::{
-    Process, Redis, STUBBORN, Signal, await_death, await_state, children, eventually, fairlock, hold, signal,
+    Process, Redis, STUBBORN, Signal, await_death, await_state, children, eventually, fairlock, signal,
 };
 use testkit::Cluster;
 
@@ -27,13 +27,11 @@ fn kill_group(pid: u32) {
 
 #[test]
 fn waiters_that_are_killed_leave_the_queue() {
-    let redis = Redis::start();
-    let holder = hold(&redis, "x", "holder");
+    let (redis, holder) = Redis::held("holder");
     let (first, first_shim) = waiter(&redis, &[], 0);
     let (second, _) = waiter(&redis, &["-a", "y"], 1);
     let (third, _) = waiter(&redis, &[], 2);
-    let next = redis.run("x", &[], "echo granted");
-    redis.await_waiting("x", 4);
+    let next = redis.waiter("x", &[], "echo granted");
     first.signal(Signal::KILL);
     // A waiter that nobody takes out stays until its turn comes, and the holder stays for ever.
     redis.await_waiting("x", 3);
@@ -54,8 +52,7 @@ fn waiters_that_are_killed_leave_the_queue() {
 /// A run with several locks has some of them while it waits for others.
 #[test]
 fn locks_that_a_killed_waiter_holds_already_are_given_back() {
-    let redis = Redis::start();
-    let _holder = hold(&redis, "x", "holder");
+    let (redis, _holder) = Redis::held("holder");
     let (waiter, _) = waiter(&redis, &["-a", "a", "--lease", "10h"], 0);
     assert_eq!(redis.state("a")["state"], "held");
     waiter.signal(Signal::KILL);
@@ -97,13 +94,11 @@ fn a_killed_waiter_leaves_the_queue_in_a_cluster_of_which_other_masters_are_down
 /// Without it the place is purged when its liveness has ended.
 #[test]
 fn a_waiter_that_is_killed_with_its_shim_delays_the_next_by_its_liveness() {
-    let redis = Redis::start();
-    let holder = hold(&redis, "x", "holder");
+    let (redis, holder) = Redis::held("holder");
     let (waiter, shim) = waiter(&redis, &[], 0);
     signal(shim, Signal::KILL);
     waiter.signal(Signal::KILL);
-    let next = redis.run("x", &[], "echo granted");
-    redis.await_waiting("x", 2);
+    let next = redis.waiter("x", &[], "echo granted");
     holder.signal(Signal::TERM);
     assert_eq!(next.line(), "granted");
 }
@@ -111,10 +106,8 @@ fn a_waiter_that_is_killed_with_its_shim_delays_the_next_by_its_liveness() {
 /// It would give up the lease of the command.
 #[test]
 fn the_shim_of_a_waiter_is_gone_when_its_command_starts() {
-    let redis = Redis::start();
-    let holder = hold(&redis, "x", "holder");
-    let run = redis.run("x", &["--lease", "10h"], STUBBORN);
-    redis.await_waiting("x", 1);
+    let (redis, holder) = Redis::held("holder");
+    let run = redis.waiter("x", &["--lease", "10h"], STUBBORN);
     let shim = eventually("its shim runs", || children(run.id(), SHIM).first().copied());
     holder.signal(Signal::TERM);
     let command = run.number();
@@ -126,16 +119,14 @@ fn the_shim_of_a_waiter_is_gone_when_its_command_starts() {
 
 #[test]
 fn a_run_that_does_not_wait_has_no_shim_for_it() {
-    let redis = Redis::start();
-    let run = redis.hold("x", &[]);
+    let (_redis, run) = Redis::held("the holder");
     assert!(children(run.id(), SHIM).is_empty());
 }
 
 /// The URL may have a password; and whoever reads the output of a killed run need not wait for the shim.
 #[test]
 fn the_shim_shows_no_url_and_keeps_no_output_open() {
-    let redis = Redis::start();
-    let _holder = hold(&redis, "x", "holder");
+    let (redis, _holder) = Redis::held("holder");
     let (waiter, shim) = waiter(&redis, &[], 0);
     let line = std::fs::read_to_string(format!("/proc/{shim}/cmdline")).unwrap();
     assert_eq!(line.split('\0').collect::<Vec<_>>(), [SHIM, "__queue", ""]);

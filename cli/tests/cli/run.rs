@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use crate::shared::{Process, Redis, Signal, eventually, fairlock, hold, with_time_to_queue};
+use crate::shared::{Process, Redis, Signal, fairlock, temporary};
 use testkit::RedisServer;
 
 #[test]
@@ -27,25 +27,6 @@ fn a_command_that_died_by_a_signal_is_reported_as_shells_do() {
     for (signal, code) in [("KILL", 137), ("TERM", 143), ("SEGV", 139)] {
         assert_eq!(redis.run("x", &[], &format!("ulimit -c 0; kill -{signal} $$")).finish().code, code);
     }
-}
-
-#[test]
-fn a_repeated_warning_appears_once() {
-    let redis = Redis::start();
-    let holder = redis.hold("x", &["--lease", "1h"]);
-    let waiter = redis.run("x", &[], "true");
-    assert!(waiter.complaint().contains("1st of 1"));
-    redis.cut();
-    let first = waiter.complaint();
-    assert!(first.contains("the connection was lost"), "{first}");
-    let mut cut = 0;
-    while cut < 8 {
-        cut += eventually("somebody is back", || Some(redis.cut()).filter(|cut| *cut > 0));
-    }
-    holder.signal(Signal::TERM);
-    let ended = waiter.finish();
-    assert_eq!(ended.code, 0, "{ended:?}");
-    assert!(!ended.stderr.contains(&first), "{ended:?}");
 }
 
 /// A server that cannot be reached would be tried again and again if it were asked first.
@@ -72,31 +53,6 @@ fn impossible_options_are_refused_before_a_server_is_asked() {
     assert_eq!(redis.run("x", &["--timeout", "366d"], "true").finish().code, 0);
 }
 
-/// The server of this test may evict any key of a lock, which the library warns of.
-#[tokio::test]
-async fn warnings_of_the_library_appear_on_stderr() {
-    let server = RedisServer::builder().config("maxmemory 100mb").config("maxmemory-policy allkeys-lru").start();
-    let redis = Redis::of(server);
-    let warned = |said: &str| {
-        assert_eq!(said.lines().count(), 1, "{said}");
-        assert!(said.starts_with("fairlock: the server may evict keys of locks"), "{said}");
-        assert!(said.contains("maxmemory-policy allkeys-lru"), "{said}");
-    };
-    let ended = redis.run("x", &[], "echo it ran").finish();
-    assert_eq!((ended.code, ended.stdout.as_str()), (0, "it ran\n"), "{ended:?}");
-    warned(&ended.stderr);
-    let status = redis.fairlock().args(["status", "x", "--json"]).output().unwrap();
-    warned(&String::from_utf8(status.stderr).unwrap());
-    // The command line reports a lost lease in its own words, and not twice.
-    let holder = redis.hold("x", &[]);
-    warned(&holder.complaint());
-    let lock = fairlock::Client::connect(&redis.url()).await.unwrap().lock("x").unwrap();
-    lock.break_lease(redis.state("x")["holders"][0]["token"].as_u64().unwrap()).await.unwrap();
-    let ended = holder.finish();
-    assert_eq!((ended.code, ended.stderr.lines().count()), (123, 1), "{ended:?}");
-    assert!(ended.stderr.starts_with("fairlock: the lease on x is lost"), "{ended:?}");
-}
-
 /// A server that cannot be reached would make each of these wait for ever if it were asked first.
 #[test]
 fn the_command_is_looked_up_before_anything_else() {
@@ -119,26 +75,12 @@ fn the_command_is_looked_up_before_anything_else() {
 #[test]
 fn an_interpreter_that_is_missing_is_reported_as_env_does() {
     let redis = Redis::start();
-    let folder = tempfile::tempdir().unwrap();
-    let script = folder.path().join("script");
+    let (_folder, script) = temporary("script");
     std::fs::write(&script, "#!/nonexistent/interpreter\n").unwrap();
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).unwrap();
     let ours = Process::spawn(redis.fairlock().args(["run", "x", "--"]).arg(&script)).finish();
     let env = Process::spawn(Command::new("env").arg(&script)).finish();
     assert_eq!(ours.code, env.code, "{ours:?}");
-}
-
-#[test]
-fn a_busy_lock_is_left_at_once_or_at_the_end_of_the_timeout() {
-    let redis = Redis::start();
-    let _holder = hold(&redis, "x", "the \x1b[31m holder");
-    let busy = redis.run("x", &["--no-wait"], "echo never").finish();
-    assert_eq!((busy.code, busy.stdout.as_str()), (122, ""));
-    assert!(busy.stderr.contains(r"the \u{1b}[31m holder"), "escaped: {busy:?}");
-    let run = |seconds: f64| redis.run("x", &["--timeout", &seconds.to_string()], "echo never").finish();
-    let late = with_time_to_queue(run);
-    assert_eq!((late.code, late.stdout.as_str()), (124, ""), "{late:?}");
-    redis.await_waiting("x", 0);
 }
 
 /// At a boot the server may be slower than cron.
@@ -178,17 +120,10 @@ fn a_server_that_will_never_serve_is_not_waited_for() {
 #[test]
 fn runs_are_served_in_order_and_status_shows_the_queue() {
     let redis = Redis::start();
-    let folder = tempfile::tempdir().unwrap();
-    let log = folder.path().join("log");
+    let (_folder, log) = temporary("log");
     let holder = redis.hold("x", &["--label", "zero"]);
-    let waiters: Vec<Process> = (1..=3)
-        .map(|n| {
-            let waiter =
-                redis.run("x", &["--label", &format!("waiter {n}")], &format!("echo {n} >> {}", log.display()));
-            redis.await_waiting("x", n);
-            waiter
-        })
-        .collect();
+    let waiter = |n| redis.waiter("x", &["--label", &format!("waiter {n}")], &format!("echo {n} >> {}", log.display()));
+    let waiters: Vec<Process> = (1..=3).map(waiter).collect();
     let state = redis.state("x");
     assert_eq!(state["holders"][0]["label"], "zero");
     let labels: Vec<_> =
@@ -206,11 +141,9 @@ fn runs_are_served_in_order_and_status_shows_the_queue() {
 
 #[test]
 fn a_signal_ends_the_wait_and_leaves_the_queue() {
-    let redis = Redis::start();
-    let _holder = redis.hold("x", &[]);
+    let (redis, _holder) = Redis::held("the holder");
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129), (Signal::QUIT, 131)] {
-        let waiter = redis.run("x", &[], "echo never");
-        redis.await_waiting("x", 1);
+        let waiter = redis.waiter("x", &[], "echo never");
         waiter.signal(signal);
         let finished = waiter.finish();
         assert_eq!((finished.code, finished.stdout.as_str()), (code, ""));
@@ -221,8 +154,7 @@ fn a_signal_ends_the_wait_and_leaves_the_queue() {
 
 #[test]
 fn a_signal_that_the_caller_ignores_does_not_end_the_wait() {
-    let redis = Redis::start();
-    let holder = redis.hold("x", &[]);
+    let (redis, holder) = Redis::held("the holder");
     let mut nohup = Command::new("sh");
     nohup.env("REDIS_URL", redis.url()).env("F", env!("CARGO_BIN_EXE_fairlock"));
     let waiter =
@@ -241,8 +173,7 @@ fn shortened(said: &str) -> String {
 
 #[test]
 fn a_log_gets_a_line_when_the_wait_begins_and_one_at_the_grant() {
-    let redis = Redis::start();
-    let holder = redis.hold("x", &["--label", "one"]);
+    let (redis, holder) = Redis::held("one");
     let second = redis.run("x", &["--label", "two"], "echo; exec sleep 1000");
     assert_eq!(shortened(&second.complaint()), "fairlock: waiting for x: 1st of 1 by one");
     let third = redis.run("x", &["--label", "three"], "true");

@@ -5,7 +5,7 @@ use std::io::{BufRead as _, BufReader, Read, Write as _};
 use std::ops::Deref;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -46,6 +46,13 @@ impl Redis {
         Self(RedisServer::builder().more_rights(RIGHTS_TO_LOOK).start())
     }
 
+    /// A server whose lock `x` is held under this label.
+    pub(crate) fn held(label: &str) -> (Self, Process) {
+        let redis = Self::start();
+        let holder = hold(&redis, "x", label);
+        (redis, holder)
+    }
+
     pub(crate) fn of(server: RedisServer) -> Self {
         Self(server)
     }
@@ -77,6 +84,14 @@ impl Redis {
         let holder = self.run(name, options, "echo; exec sleep 1000");
         holder.line();
         holder
+    }
+
+    /// The same with a command that has a place in the queue when this returns.
+    pub(crate) fn waiter(&self, name: &str, options: &[&str], script: &str) -> Process {
+        let before = self.state(name)["waiting"].as_u64().unwrap_or_default();
+        let waiter = self.run(name, options, script);
+        self.await_waiting(name, before + 1);
+        waiter
     }
 
     /// The output of `status --json`.
@@ -111,10 +126,7 @@ pub(crate) fn witness(redis: &Redis, name: &str, pid: u32) -> Process {
     // A zombie is dead, though it can still be signalled.
     let script =
         format!("case $(cut -d')' -f2 /proc/{pid}/stat 2>/dev/null) in ''|' Z'*) echo dead;; *) echo alive;; esac");
-    let before = redis.state(name)["waiting"].as_u64().unwrap_or_default();
-    let witness = redis.run(name, &[], &script);
-    redis.await_waiting(name, before + 1);
-    witness
+    redis.waiter(name, &[], &script)
 }
 
 /// A run with a timeout that is to end while it waits. On a busy machine the time may be over before the run has a place
@@ -123,6 +135,13 @@ pub(crate) fn with_time_to_queue(run: impl Fn(f64) -> Finished) -> Finished {
     let times = std::iter::successors(Some(0.3), |seconds| Some(2.0 * seconds));
     let mut ended = times.take_while(|seconds| *seconds < PATIENCE.as_secs_f64()).map(run);
     ended.find(|ended| ended.code != 125).expect("a place in the queue")
+}
+
+/// A path that ends with its folder.
+pub(crate) fn temporary(name: &str) -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(name);
+    (folder, path)
 }
 
 /// One inline command to a server; None if it cannot be reached.

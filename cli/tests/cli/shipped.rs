@@ -80,10 +80,8 @@ fn shells_complete_names_of_locks() {
             ("fairlock run x --and ot", "fairlock run x --and other"),
             ("fairlock hold x --signal US", "fairlock hold x --signal USR"),
         ] {
-            terminal.keys(&format!("{typed}\t"));
-            terminal.await_screen(|screen| screen.contains(&format!("{prompt}{completed}")));
-            terminal.keys("\x15");
-            terminal.await_screen(|screen| !screen.contains(completed));
+            terminal.keys_and_await(&format!("{typed}\t"), |screen| screen.contains(&format!("{prompt}{completed}")));
+            terminal.keys_and_await("\x15", |screen| !screen.contains(completed));
         }
     };
     let mut bash = Terminal::open(&variables);

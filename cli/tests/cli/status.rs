@@ -87,8 +87,7 @@ fn locks_are_listed_with_the_oldest_hold_first() {
     assert!(none.stderr.contains("no lock is held or waited for"), "{none:?}");
 
     let _holders: Vec<Process> = ["z", "ci:b", "ci:a*"].iter().map(|name| hold(&redis, name, "the holder")).collect();
-    let _waiter = redis.run("z", &[], "true");
-    redis.await_waiting("z", 1);
+    let _waiter = redis.waiter("z", &[], "true");
     let listed = |words: &[&str]| {
         let ended = call(&redis, &[&["status", "--json"], words].concat());
         let found = objects(&ended.stdout);
@@ -130,8 +129,7 @@ fn locks_are_listed_with_the_oldest_hold_first() {
 
 #[test]
 fn the_exit_code_of_status_tells_held_from_free() {
-    let redis = Redis::start();
-    let _holder = hold(&redis, "x", "the holder");
+    let (redis, _holder) = Redis::held("the holder");
     for (names, code) in
         [(&["x"][..], 0), (&["free"], 1), (&["free", "x"], 0), (&["free", "too"], 1), (&["?"], 0), (&["fre?"], 1)]
     {
@@ -147,10 +145,8 @@ fn the_exit_code_of_status_tells_held_from_free() {
 
 #[test]
 fn a_monitor_gets_one_line_and_its_own_exit_codes() {
-    let redis = Redis::start();
-    let holder = hold(&redis, "x", "the | holder");
-    let waiter = redis.run("x", &[], "true");
-    redis.await_waiting("x", 1);
+    let (redis, holder) = Redis::held("the | holder");
+    let waiter = redis.waiter("x", &[], "true");
     std::thread::sleep(Duration::from_millis(100));
     for (options, code, says) in [
         (&[][..], 0, "OK - x: held "),
@@ -206,14 +202,11 @@ async fn a_long_queue_is_cut_for_people_and_whole_for_programs() {
 /// As after a waiter was killed: the server grants it the lock, and it never hears of that.
 #[test]
 fn a_grant_that_is_not_answered_is_no_hold() {
-    let redis = Redis::start();
-    let holder = hold(&redis, "x", "the holder");
+    let (redis, holder) = Redis::held("the holder");
     assert_eq!(redis.state("x")["holders"][0]["confirmed"], true);
-    let dead = redis.run("x", &["--label", "the dead"], "true");
-    redis.await_waiting("x", 1);
+    let dead = redis.waiter("x", &["--label", "the dead"], "true");
     dead.signal(Signal::STOP);
-    let next = redis.run("x", &["-v", "--label", "the next"], "echo; exec sleep 1000");
-    redis.await_waiting("x", 2);
+    let next = redis.waiter("x", &["-v", "--label", "the next"], "echo; exec sleep 1000");
     holder.signal(Signal::TERM);
     let status = || {
         let output = redis.fairlock().args(["status", "x"]).output().unwrap();

@@ -33,8 +33,7 @@ fn ctrl_c_reaches_the_command_exactly_once() {
                   exit 5";
     // In a pipeline the command is in the background, and fairlock passes the signal on, once as well.
     for rest in ["; echo code $?", " | cat; echo code ${PIPESTATUS[0]}"] {
-        terminal.enter(&format!("$F run x -- perl -e '{script}'{rest}"));
-        let command = terminal.number_after("ready ");
+        let command = terminal.enter_for("ready ", &format!("$F run x -- perl -e '{script}'{rest}"));
         let in_front = foreground(command) == group(command);
         assert_eq!(in_front, !rest.starts_with(" |"), "alone it has the terminal");
         terminal.keys("\x03");
@@ -56,30 +55,24 @@ fn ctrl_c_and_ctrl_backslash_end_the_script_around_fairlock() {
     for (shell, keys) in [("sh", &[("\x03", 130), ("\x1c", 131)][..]), ("bash", &[("\x03", 130)])] {
         for &(key, code) in keys {
             let step = "$F run x -- sh -c \"echo pid \\$\\$; exec sleep 1000\"";
-            terminal.enter(&format!("{shell} -c '{step}; echo next step'"));
-            terminal.number_after("pid ");
-            terminal.keys(key);
-            let screen = terminal.expect("PROMPT> ");
+            terminal.enter_for("pid ", &format!("{shell} -c '{step}; echo next step'"));
+            let screen = terminal.keys_and_expect(key, "PROMPT> ");
             assert!(!screen.contains("next step"), "{shell} {key:?}: {screen}");
             assert_eq!(redis.state("x")["holders"][0], serde_json::Value::Null, "the lock was given back before");
-            terminal.enter("echo code $?");
-            assert_eq!(terminal.number_after("code "), code, "{shell}");
+            assert_eq!(terminal.enter_for("code ", "echo code $?"), code, "{shell}");
         }
     }
 }
 
 #[test]
 fn ctrl_c_while_waiting_ends_the_script_around_fairlock() {
-    let redis = Redis::start();
-    let _holder = redis.hold("x", &[]);
+    let (redis, _holder) = Redis::held("the holder");
     let mut terminal = Terminal::open(&[("REDIS_URL", &redis.url())]);
     terminal.command("ulimit -c 0");
     for (shell, keys) in [("sh", &["\x03", "\x1c"][..]), ("bash", &["\x03"])] {
         for key in keys {
-            terminal.enter(&format!("{shell} -c '$F run x -- true; echo next step'"));
-            terminal.expect("1st of 1 for x");
-            terminal.keys(key);
-            let screen = terminal.expect("PROMPT> ");
+            terminal.enter_and_expect(&format!("{shell} -c '$F run x -- true; echo next step'"), "1st of 1 for x");
+            let screen = terminal.keys_and_expect(key, "PROMPT> ");
             assert!(!screen.contains("next step"), "{shell} {key:?}: {screen}");
         }
     }
@@ -89,14 +82,11 @@ fn ctrl_c_while_waiting_ends_the_script_around_fairlock() {
 fn a_script_goes_on_after_a_command_that_handled_ctrl_c_and_after_a_signal_that_was_not_typed() {
     let (_redis, mut terminal) = open();
     let script = |step: &str| format!("sh -c '$F run x -- sh -c \"{step}\"; echo next step'");
-    terminal.enter(&script("trap exit\\ 0 INT; echo ready; sleep 1000 & wait"));
-    terminal.expect("ready");
-    terminal.keys("\x03");
-    terminal.expect("next step");
+    terminal.enter_and_expect(&script("trap exit\\ 0 INT; echo ready; sleep 1000 & wait"), "ready");
+    terminal.keys_and_expect("\x03", "next step");
     terminal.expect("PROMPT> ");
 
-    terminal.enter(&script("echo pid \\$\\$; exec sleep 1000"));
-    let command = terminal.number_after("pid ");
+    let command = terminal.enter_for("pid ", &script("echo pid \\$\\$; exec sleep 1000"));
     signal(parent(parent(command)), Signal::INT);
     terminal.expect("next step");
     terminal.expect("PROMPT> ");
@@ -105,26 +95,21 @@ fn a_script_goes_on_after_a_command_that_handled_ctrl_c_and_after_a_signal_that_
 #[test]
 fn the_command_reads_from_the_terminal_and_gives_it_back() {
     let (_redis, mut terminal) = open();
-    terminal.enter("$F run x -- sh -c 'echo ready; read word; echo \"<$word>\"'; echo code $?");
-    terminal.expect("ready");
-    terminal.enter("typed");
-    terminal.expect("<typed>");
+    terminal.enter_and_expect("$F run x -- sh -c 'echo ready; read word; echo \"<$word>\"'; echo code $?", "ready");
+    terminal.enter_and_expect("typed", "<typed>");
     assert_eq!(terminal.number_after("code "), 0);
     terminal.expect("PROMPT> ");
     // The shell takes the terminal back itself, so ask where there is no job control: a second reader in one job.
     terminal.enter("bash -c '$F run x -- true; read word; echo \"<$word>\"'");
-    terminal.enter("again");
-    terminal.expect("<again>");
+    terminal.enter_and_expect("again", "<again>");
     terminal.expect("PROMPT> ");
 }
 
 #[test]
 fn in_a_pipeline_the_command_gets_the_terminal_when_it_asks() {
     let (_redis, mut terminal) = open();
-    terminal.enter("$F run x -- sh -c 'echo ready >&2; read word; echo \"<$word>\"' | cat");
-    terminal.expect("ready");
-    terminal.enter("typed");
-    terminal.expect("<typed>");
+    terminal.enter_and_expect("$F run x -- sh -c 'echo ready >&2; read word; echo \"<$word>\"' | cat", "ready");
+    terminal.enter_and_expect("typed", "<typed>");
     terminal.expect("PROMPT> ");
 }
 
@@ -132,29 +117,24 @@ fn in_a_pipeline_the_command_gets_the_terminal_when_it_asks() {
 #[test]
 fn in_a_pipeline_another_program_may_use_the_terminal() {
     let (_redis, mut terminal) = open();
-    terminal.enter("$F run x -- sh -c 'echo through; exec sleep 1000' | sh -c 'read line; echo ready; read key < /dev/tty; echo \"<$line $key>\"; kill -TERM 0'");
-    terminal.expect("ready");
-    terminal.enter("key");
-    terminal.expect("<through key>");
+    terminal.enter_and_expect("$F run x -- sh -c 'echo through; exec sleep 1000' | sh -c 'read line; echo ready; read key < /dev/tty; echo \"<$line $key>\"; kill -TERM 0'", "ready");
+    terminal.enter_and_expect("key", "<through key>");
     terminal.expect("PROMPT> ");
 }
 
 #[test]
 fn ctrl_z_stops_fairlock_and_fg_continues_the_command_in_front() {
     let (_redis, mut terminal) = open();
-    terminal.enter("$F run x -- sh -c 'echo pid $$; read word; echo \"<$word>\"; exit 6'; echo code $?");
-    let command = terminal.number_after("pid ");
+    let command = terminal
+        .enter_for("pid ", "$F run x -- sh -c 'echo pid $$; read word; echo \"<$word>\"; exit 6'; echo code $?");
     let fairlock = parent(parent(command));
-    terminal.keys("\x1a");
-    terminal.expect("the lease on x ends in");
+    terminal.keys_and_expect("\x1a", "the lease on x ends in");
     terminal.expect("PROMPT> ");
     await_state(command, "T");
     await_state(fairlock, "T");
     assert_eq!(foreground(fairlock), group(parent(fairlock)), "the shell has the terminal");
-    terminal.enter("fg; echo code $?");
-    terminal.expect("run x");
-    terminal.enter("typed");
-    terminal.expect("<typed>");
+    terminal.enter_and_expect("fg; echo code $?", "run x");
+    terminal.enter_and_expect("typed", "<typed>");
     assert_eq!(terminal.number_after("code "), 6);
     terminal.expect("PROMPT> ");
 }
@@ -162,37 +142,29 @@ fn ctrl_z_stops_fairlock_and_fg_continues_the_command_in_front() {
 #[test]
 fn a_command_that_reads_in_the_background_waits_for_fg() {
     let (_redis, mut terminal) = open();
-    terminal.enter("$F run x -- sh -c 'echo pid $$; read word; echo \"<$word>\"; exit 6' &");
-    let command = terminal.number_after("pid ");
+    let command = terminal.enter_for("pid ", "$F run x -- sh -c 'echo pid $$; read word; echo \"<$word>\"; exit 6' &");
     await_state(command, "T");
     await_state(parent(parent(command)), "T");
     // The shell hears of a stop when the last thread has stopped; it would not continue anything before.
-    terminal.enter("while [ -z \"$(jobs -s)\" ]; do sleep 0.01; done; fg; echo code $?");
-    terminal.expect("run x");
-    terminal.enter("typed");
-    terminal.expect("<typed>");
+    terminal.enter_and_expect("while [ -z \"$(jobs -s)\" ]; do sleep 0.01; done; fg; echo code $?", "run x");
+    terminal.enter_and_expect("typed", "<typed>");
     assert_eq!(terminal.number_after("code "), 6);
 }
 
 #[test]
 fn a_command_that_stays_stopped_is_ended_with_its_lease() {
     let (_redis, mut terminal) = open();
-    terminal.enter("$F run x --lease 6s -- sh -c 'echo pid $$; exec sleep 1000'");
-    let command = terminal.number_after("pid ");
-    terminal.keys("\x1a");
-    terminal.expect("PROMPT> ");
+    let command = terminal.enter_for("pid ", "$F run x --lease 6s -- sh -c 'echo pid $$; exec sleep 1000'");
+    terminal.keys_and_expect("\x1a", "PROMPT> ");
     await_death(command);
-    terminal.enter("fg; echo code $?");
-    assert_eq!(terminal.number_after("code "), 123);
+    assert_eq!(terminal.enter_for("code ", "fg; echo code $?"), 123);
 }
 
 #[test]
 fn ctrl_z_through_fairlock_stops_a_command_that_is_not_in_front() {
     let (_redis, mut terminal) = open();
-    terminal.enter("$F run x -- sh -c 'echo pid $$ >&2; exec sleep 1000' | cat");
-    let command = terminal.number_after("pid ");
-    terminal.keys("\x1a");
-    terminal.expect("PROMPT> ");
+    let command = terminal.enter_for("pid ", "$F run x -- sh -c 'echo pid $$ >&2; exec sleep 1000' | cat");
+    terminal.keys_and_expect("\x1a", "PROMPT> ");
     await_state(command, "T");
     terminal.enter("fg");
     await_state(command, "S");
@@ -206,12 +178,9 @@ fn ctrl_z_through_fairlock_stops_a_command_that_is_not_in_front() {
 fn ctrl_z_without_a_job_control_shell_does_not_hang_the_run() {
     let (_redis, mut terminal) = open();
     // The session leader is fairlock itself, so its group is orphaned.
-    terminal.enter("exec $F run x -- sh -c 'echo pid $$; read word; echo \"<$word>\"'");
-    terminal.number_after("pid ");
-    terminal.keys("\x1a");
-    terminal.expect("the lease on x ends in");
-    terminal.enter("typed");
-    terminal.expect("<typed>");
+    terminal.enter_for("pid ", "exec $F run x -- sh -c 'echo pid $$; read word; echo \"<$word>\"'");
+    terminal.keys_and_expect("\x1a", "the lease on x ends in");
+    terminal.enter_and_expect("typed", "<typed>");
 }
 
 /// The kernel would fail the read of an orphaned job. The command's own group is not orphaned, because of the shim.
@@ -223,8 +192,10 @@ fn a_command_that_reads_a_terminal_it_cannot_get_is_hung_up() {
     let go = folder.path().join("go");
     let script = format!("echo pid $$; while [ ! -e {} ]; do sleep 0.02; done; read word", go.display());
     // A shell without job control starts it in the background, and ends.
-    terminal.enter(&format!("sh -c '($F run x -- sh -c \"{}\"; echo code $?) <&1 &'", script.replace('$', "\\$")));
-    let command = terminal.number_after("pid ");
+    let command = terminal.enter_for(
+        "pid ",
+        &format!("sh -c '($F run x -- sh -c \"{}\"; echo code $?) <&1 &'", script.replace('$', "\\$")),
+    );
     terminal.command("");
     std::fs::write(go, "").unwrap();
     await_death(command);
@@ -236,8 +207,8 @@ fn the_modes_of_a_killed_command_are_undone() {
     let (_redis, mut terminal) = open();
     let before = terminal.command("stty -g");
     // In one job, since an interactive shell would restore the modes itself.
-    terminal.enter("bash -c '$F run x -- sh -c \"stty raw; echo pid \\$\\$; exec sleep 1000\"; stty -g'");
-    let command = terminal.number_after("pid ");
+    let command = terminal
+        .enter_for("pid ", "bash -c '$F run x -- sh -c \"stty raw; echo pid \\$\\$; exec sleep 1000\"; stty -g'");
     signal(command, Signal::KILL);
     assert_eq!(terminal.expect("PROMPT> ").trim(), before.trim());
 }
@@ -245,8 +216,7 @@ fn the_modes_of_a_killed_command_are_undone() {
 #[test]
 fn a_hang_up_ends_the_command() {
     let (_redis, mut terminal) = open();
-    terminal.enter("$F run x -- sh -c 'echo pid $$; exec sleep 1000'");
-    let command = terminal.number_after("pid ");
+    let command = terminal.enter_for("pid ", "$F run x -- sh -c 'echo pid $$; exec sleep 1000'");
     drop(terminal);
     await_death(command);
 }

@@ -109,8 +109,7 @@ enum Stuck {
 fn at_a_stuck_terminal(redis: &Redis, stuck: Stuck, fault: impl FnOnce(u32, u32)) {
     let mut terminal = Terminal::open(&[("REDIS_URL", &redis.url())]);
     let fill = "trap \"\" TERM INT; echo pid $$; while :; do echo; done";
-    terminal.enter(&format!("$F run x --lease 10s --kill-after 1h -- sh -c '{fill}'"));
-    let command = terminal.number_after("pid ");
+    let command = terminal.enter_for("pid ", &format!("$F run x --lease 10s --kill-after 1h -- sh -c '{fill}'"));
     let fairlock = parent(parent(command));
     let _closed = match stuck {
         Stuck::CtrlS => {

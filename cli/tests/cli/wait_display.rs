@@ -23,22 +23,17 @@ fn clock(screen: &str) -> Option<u32> {
 
 #[test]
 fn the_wait_is_shown_in_one_line_and_can_be_interrupted() {
-    let redis = Redis::start();
-    let holder = hold(&redis, "x", "the holder");
+    let (redis, holder) = Redis::held("the holder");
     let mut terminal = open(&redis, 80);
-    terminal.enter("$F run x -- true");
-    terminal.expect("\r\x1b[Kfairlock: 0:0");
+    terminal.enter_and_expect("$F run x -- true", "\r\x1b[Kfairlock: 0:0");
     let between = terminal.expect(" · 1st of 1 for x · held ");
     assert!(!between.contains('\n'), "rewritten in place: {between:?}");
-    terminal.keys("\x03");
-    terminal.expect("\r\x1b[K");
+    terminal.keys_and_expect("\x03", "\r\x1b[K");
     terminal.expect("PROMPT> ");
-    terminal.enter("echo code $?");
-    assert_eq!(terminal.number_after("code "), 130);
+    assert_eq!(terminal.enter_for("code ", "echo code $?"), 130);
     redis.await_waiting("x", 0);
 
-    terminal.enter("$F run x -- echo granted; echo code $?");
-    terminal.expect(" by the holder");
+    terminal.enter_and_expect("$F run x -- echo granted; echo code $?", " by the holder");
     holder.signal(Signal::TERM);
     terminal.expect("\r\x1b[K");
     terminal.expect("granted");
@@ -56,8 +51,7 @@ fn a_line_that_is_too_long_is_cut_behind_the_clock_and_never_wraps() {
         let holder = hold(&redis, name, label);
         for columns in [80, 40] {
             let mut terminal = open(&redis, columns);
-            terminal.enter(&format!("clear; $F run {name} -- true"));
-            let screen = terminal.await_screen(|screen| {
+            let screen = terminal.enter_and_await(&format!("clear; $F run {name} -- true"), |screen| {
                 assert!(rows(screen).len() < 2, "one row:\n{screen}");
                 clock(screen) >= Some(3)
             });
@@ -69,8 +63,7 @@ fn a_line_that_is_too_long_is_cut_behind_the_clock_and_never_wraps() {
                 !whole || used[0].contains("held ") && used[0].contains(" deploy.sh"),
                 "the script's name: {screen}"
             );
-            terminal.keys("\x03");
-            terminal.expect("PROMPT> ");
+            terminal.keys_and_expect("\x03", "PROMPT> ");
         }
         holder.signal(Signal::TERM);
         holder.finish();
@@ -87,10 +80,10 @@ fn a_line_as_wide_as_the_terminal_is_erased_whole() {
             let _holder = hold(&redis, &name, &"日本語".repeat(40));
             let mut terminal = open(&redis, columns);
             terminal.command(&format!("N='{name}'; stty echo"));
-            terminal.enter("clear; $F run \"$N\" -- true");
-            terminal.await_screen(|screen| rows(screen).first().is_some_and(|row| row.contains("1st of 1 for")));
-            terminal.keys(key);
-            let screen = terminal.await_screen(|screen| screen.contains(then));
+            terminal.enter_and_await("clear; $F run \"$N\" -- true", |screen| {
+                rows(screen).first().is_some_and(|row| row.contains("1st of 1 for"))
+            });
+            let screen = terminal.keys_and_await(key, |screen| screen.contains(then));
             assert_eq!(rows(&screen), [""; 0], "{screen}");
         }
     }
@@ -98,11 +91,9 @@ fn a_line_as_wide_as_the_terminal_is_erased_whole() {
 
 #[test]
 fn the_clock_ticks_while_redis_is_dead() {
-    let redis = Redis::start();
-    let _holder = hold(&redis, "x", "the holder");
+    let (redis, _holder) = Redis::held("the holder");
     let mut terminal = open(&redis, 80);
-    terminal.enter("clear; $F run x -- true");
-    terminal.await_screen(|screen| clock(screen).is_some());
+    terminal.enter_and_await("clear; $F run x -- true", |screen| clock(screen).is_some());
     redis.stop();
     // A look at the queue is given up after five seconds, and the next one follows. A line that waited for them would
     // show only a sixth of all seconds.
@@ -122,8 +113,7 @@ fn a_wait_that_takes_nothing_outlives_a_server_that_is_away() {
     let redis = Redis::of(testkit::RedisServer::builder().plain().appendonly().start());
     let holder = hold(&redis, "x", "the holder");
     let mut terminal = open(&redis, 80);
-    terminal.enter("clear; $F wait x; echo code $?");
-    terminal.await_screen(|screen| screen.contains("x is held "));
+    terminal.enter_and_await("clear; $F wait x; echo code $?", |screen| screen.contains("x is held "));
     redis.stop();
     terminal.await_screen(|screen| screen.contains("waiting for x · no answer from the server"));
     let late = redis.fairlock().args(["wait", "x", "-t", "1"]).output().unwrap();
@@ -137,11 +127,9 @@ fn a_wait_that_takes_nothing_outlives_a_server_that_is_away() {
 
 #[test]
 fn a_warning_takes_the_place_of_the_line_and_the_line_goes_on_below() {
-    let redis = Redis::start();
-    let _holder = hold(&redis, "x", "the holder");
+    let (redis, _holder) = Redis::held("the holder");
     let mut terminal = open(&redis, 80);
-    terminal.enter("clear; $F run x -- true");
-    terminal.await_screen(|screen| clock(screen).is_some());
+    terminal.enter_and_await("clear; $F run x -- true", |screen| clock(screen).is_some());
     redis.cut();
     let below = |screen: &str| screen.lines().nth(1).is_some_and(|row| row.starts_with("fairlock: 0:"));
     let screen = terminal.await_screen(|screen| screen.contains("connection was lost") && below(screen));
@@ -155,11 +143,12 @@ fn a_terminal_that_takes_nothing_does_not_hold_up_the_wait() {
     let folder = tempfile::tempdir().unwrap();
     let (events, done) = (folder.path().join("events"), folder.path().join("done"));
     let holder = hold(&redis, "x", "the holder");
-    let first = redis.run("x", &[], "true");
-    redis.await_waiting("x", 1);
+    let first = redis.waiter("x", &[], "true");
     let mut terminal = open(&redis, 80);
-    terminal.enter(&format!("$F run x --events {} -- touch {}", events.display(), done.display()));
-    terminal.expect(" 2nd of 2 for x · held ");
+    terminal.enter_and_expect(
+        &format!("$F run x --events {} -- touch {}", events.display(), done.display()),
+        " 2nd of 2 for x · held ",
+    );
     terminal.keys("\x13");
     // With the event of its new position the line is drawn anew.
     first.signal(Signal::TERM);
@@ -168,6 +157,5 @@ fn a_terminal_that_takes_nothing_does_not_hold_up_the_wait() {
     crate::shared::eventually("the first place is told", || is_first().then_some(()));
     holder.signal(Signal::TERM);
     crate::shared::eventually("the command runs", || done.exists().then_some(()));
-    terminal.keys("\x11");
-    terminal.expect("PROMPT> ");
+    terminal.keys_and_expect("\x11", "PROMPT> ");
 }

@@ -1,19 +1,13 @@
 //! `fairlock watch`: its keys, and how it ends. `operating_page.rs` has its screen.
 
 use crate::pty::Terminal;
-use crate::shared::{Process, Redis, Signal, hold, signal};
+use crate::shared::{Redis, Signal, hold, signal};
 
 /// Watches in a terminal of this many columns.
 fn watch(redis: &Redis, columns: u16) -> Terminal {
     let mut terminal = Terminal::open_with(columns, &[("REDIS_URL", &redis.url())]);
     terminal.enter("$F watch --every 200ms; echo code $?");
     terminal
-}
-
-fn queue(redis: &Redis, name: &str, label: &str, place: u64) -> Process {
-    let waiter = redis.run(name, &["--label", label], "echo; exec sleep 1000");
-    redis.await_waiting(name, place);
-    waiter
 }
 
 /// Leaves by this key; the shell's screen is back then.
@@ -37,7 +31,7 @@ fn keys_choose_sort_filter_and_open() {
     let redis = Redis::start();
     let _first = hold(&redis, "first", "a");
     let _second = hold(&redis, "second", "b");
-    let _waiter = queue(&redis, "second", "c", 1);
+    let _waiter = redis.waiter("second", &["--label", "c"], "echo; exec sleep 1000");
     assert_eq!(redis.run("idle", &[], "true").finish().code, 0);
     let mut terminal = watch(&redis, 80);
     let names = |screen: &str| -> Vec<String> {
@@ -45,29 +39,22 @@ fn keys_choose_sort_filter_and_open() {
         rows.map(|row| row.split(' ').next().unwrap().to_owned()).collect()
     };
     terminal.await_screen(|screen| names(screen) == ["first", "second", "idle"]);
-    terminal.keys("s");
-    terminal.await_screen(|screen| screen.contains("sort: waiting") && names(screen) == ["second", "first", "idle"]);
-    terminal.keys("s");
-    terminal.await_screen(|screen| screen.contains("sort: name") && names(screen) == ["first", "idle", "second"]);
-    terminal.keys("/Se");
-    terminal.await_screen(|screen| screen.contains("/Se_") && names(screen) == ["second"]);
-    terminal.keys("\r");
-    terminal.await_screen(|screen| screen.contains("/ 'Se'") && screen.starts_with("1 of 3 locks, 2 held"));
-    terminal.keys("\r");
-    terminal.await_screen(|screen| screen.contains("lock    second") && screen.contains("1.  c"));
-    terminal.keys("\x1b");
-    terminal.await_screen(|screen| names(screen) == ["second"]);
-    terminal.keys("\x1b");
-    terminal.await_screen(|screen| names(screen) == ["first", "idle", "second"]);
-    terminal.keys("/zz\r");
-    terminal.await_screen(|screen| screen.contains("No lock and no holder has this text"));
-    terminal.keys("\x1b");
-    terminal.await_screen(|screen| names(screen).len() == 3);
+    terminal
+        .keys_and_await("s", |screen| screen.contains("sort: waiting") && names(screen) == ["second", "first", "idle"]);
+    terminal
+        .keys_and_await("s", |screen| screen.contains("sort: name") && names(screen) == ["first", "idle", "second"]);
+    terminal.keys_and_await("/Se", |screen| screen.contains("/Se_") && names(screen) == ["second"]);
+    terminal.keys_and_await("\r", |screen| screen.contains("/ 'Se'") && screen.starts_with("1 of 3 locks, 2 held"));
+    terminal.keys_and_await("\r", |screen| screen.contains("lock    second") && screen.contains("1.  c"));
+    terminal.keys_and_await("\x1b", |screen| names(screen) == ["second"]);
+    terminal.keys_and_await("\x1b", |screen| names(screen) == ["first", "idle", "second"]);
+    terminal.keys_and_await("/zz\r", |screen| screen.contains("No lock and no holder has this text"));
+    terminal.keys_and_await("\x1b", |screen| names(screen).len() == 3);
     // What is chosen stays chosen when the order changes: `second` is last by name, and first by its queue.
-    terminal.keys("jjjss");
-    terminal.await_screen(|screen| screen.contains("sort: waiting") && names(screen) == ["second", "first", "idle"]);
-    terminal.keys("\r");
-    terminal.await_screen(|screen| screen.contains("lock    second"));
+    terminal.keys_and_await("jjjss", |screen| {
+        screen.contains("sort: waiting") && names(screen) == ["second", "first", "idle"]
+    });
+    terminal.keys_and_await("\r", |screen| screen.contains("lock    second"));
     quit(&mut terminal, "q");
 }
 
@@ -77,19 +64,15 @@ fn a_lease_is_broken_after_a_question() {
     let holder = hold(&redis, "deploy", "the holder");
     let mut terminal = watch(&redis, 80);
     terminal.await_screen(|screen| screen.contains("the holder"));
-    terminal.keys("b");
-    let screen = terminal.await_screen(|screen| screen.contains("y: break it"));
+    let screen = terminal.keys_and_await("b", |screen| screen.contains("y: break it"));
     let token = redis.state("deploy")["holders"][0]["token"].to_string();
     assert!(screen.contains("Break the lease on deploy?") && screen.contains(&format!("token {token}")), "{screen}");
-    terminal.keys("n");
-    terminal.await_screen(|screen| !screen.contains("y: break it"));
+    terminal.keys_and_await("n", |screen| !screen.contains("y: break it"));
     assert_eq!(redis.state("deploy")["state"], "held");
-    terminal.keys("by");
-    terminal.await_screen(|screen| screen.contains("the holder of deploy is told; its lease ends within"));
+    terminal.keys_and_await("by", |screen| screen.contains("the holder of deploy is told; its lease ends within"));
     assert_eq!(holder.finish().code, 123);
     terminal.await_screen(|screen| screen.contains("free"));
-    terminal.keys("b");
-    terminal.await_screen(|screen| screen.contains("deploy has no holder"));
+    terminal.keys_and_await("b", |screen| screen.contains("deploy has no holder"));
     quit(&mut terminal, "q");
 }
 
@@ -101,13 +84,10 @@ fn a_lease_that_was_broken_before_is_ended_by_force() {
     holder.signal(Signal::STOP);
     let mut terminal = watch(&redis, 40);
     terminal.await_screen(|screen| screen.contains("the holder"));
-    terminal.keys("by");
-    terminal.await_screen(|screen| screen.contains("broken: "));
-    terminal.keys("b");
-    let screen = terminal.await_screen(|screen| screen.contains("y: end it"));
+    terminal.keys_and_await("by", |screen| screen.contains("broken: "));
+    let screen = terminal.keys_and_await("b", |screen| screen.contains("y: end it"));
     assert!(screen.contains("End the lease on deploy at once?") && screen.contains("two jobs"), "{screen}");
-    terminal.keys("y");
-    terminal.await_screen(|screen| screen.contains("the lease on deploy was ended") && screen.contains("free"));
+    terminal.keys_and_await("y", |screen| screen.contains("the lease on deploy was ended") && screen.contains("free"));
     holder.signal(Signal::CONT);
 }
 
@@ -124,8 +104,7 @@ fn keys_work_while_the_server_hangs_or_is_dead() {
     terminal.await_screen(|screen| screen.starts_with("1 lock, 1 held, 0 waiting"));
     redis.stop();
     terminal.await_screen(|screen| screen.starts_with("seen ") && screen.contains(" ago · no answer yet from "));
-    terminal.keys("s");
-    terminal.await_screen(|screen| screen.contains("sort: waiting"));
+    terminal.keys_and_await("s", |screen| screen.contains("sort: waiting"));
     quit(&mut terminal, "q");
     redis.cont();
 
@@ -137,17 +116,13 @@ fn keys_work_while_the_server_hangs_or_is_dead() {
 
 #[test]
 fn ctrl_z_gives_the_terminal_to_the_shell_and_fg_takes_it_back() {
-    let redis = Redis::start();
-    let _holder = hold(&redis, "x", "the holder");
+    let (redis, _holder) = Redis::held("the holder");
     let mut terminal = Terminal::open_with(80, &[("REDIS_URL", &redis.url())]);
     // A script around it stops with it.
-    terminal.enter("sh -c '$F watch; echo \"co\"de $?'");
-    terminal.await_screen(|screen| screen.contains("the holder"));
-    terminal.keys("\x1a");
-    terminal.await_screen(|screen| screen.contains("Stopped") && !screen.contains("the holder"));
+    terminal.enter_and_await("sh -c '$F watch; echo \"co\"de $?'", |screen| screen.contains("the holder"));
+    terminal.keys_and_await("\x1a", |screen| screen.contains("Stopped") && !screen.contains("the holder"));
     assert_cooked(&mut terminal);
-    terminal.enter("fg");
-    terminal.await_screen(|screen| screen.contains("the holder"));
+    terminal.enter_and_await("fg", |screen| screen.contains("the holder"));
     quit(&mut terminal, "q");
 }
 
@@ -155,8 +130,7 @@ fn ctrl_z_gives_the_terminal_to_the_shell_and_fg_takes_it_back() {
 fn a_signal_leaves_the_terminal_as_it_was() {
     let redis = Redis::start();
     let mut terminal = Terminal::open_with(80, &[("REDIS_URL", &redis.url())]);
-    terminal.enter("sh -c 'echo pid $$; exec $F watch'; echo code $?");
-    let pid = terminal.number_after("pid ");
+    let pid = terminal.enter_for("pid ", "sh -c 'echo pid $$; exec $F watch'; echo code $?");
     terminal.await_screen(|screen| screen.contains("No lock was used"));
     signal(pid, Signal::TERM);
     assert_eq!(terminal.number_after("code "), 143);
