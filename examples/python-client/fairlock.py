@@ -9,34 +9,15 @@ A `Lock` has one waiter or one lease at a time: whoever wants a second one takes
 seconds; times in this file are whole microseconds of a clock that counts suspended time.
 """
 
-import hashlib
 import itertools
 import os
-import pathlib
-import random
-import secrets
 import socket
-import string
 import threading
 import time
 
-import msgpack
-import redis
-from redis.backoff import NoBackoff
-from redis.exceptions import AuthenticationError, NoPermissionError, NoScriptError, RedisError, ResponseError
-from redis.retry import Retry
+from fairlock_wire import SECOND, Broken, Failed, Refused, Wire, now_us, random_name
 
-# Of this repository, or a copy next to a copy of this file.
-_HERE = pathlib.Path(__file__).resolve().parent
-_RENDERED = [folder for folder in (_HERE / "rendered", _HERE / "../../lua/rendered") if folder.is_dir()]
-if not _RENDERED:
-    raise ImportError("there are no scripts: copy the folder lua/rendered of the repository next to fairlock.py")
-_SCRIPTS = {path.stem: path.read_bytes() for path in _RENDERED[0].glob("*.lua")}
-_DIGESTS = {verb: hashlib.sha1(text).hexdigest() for verb, text in _SCRIPTS.items()}
-_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-_PASSING = ("OOM", "MISCONF", "NOREPLICAS", "BUSY", "LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN")
-_SECOND = 1_000_000
-_DAY = 86400 * _SECOND
+_DAY = 86400 * SECOND
 _UNBOUNDED = 1 << 53
 
 
@@ -50,155 +31,6 @@ class Busy(Exception):
 
 class Lost(Exception):
     """The lease is over, or about to be."""
-
-
-class Failed(Exception):
-    """The server refuses for a reason that waiting will not fix."""
-
-
-class _Broken(Exception):
-    """The connection broke, so the outcome of a request is unknown."""
-
-
-class _Refused(Exception):
-    """The server refuses for now. `right`: a right is missing, which an operator may give."""
-
-    def __init__(self, text, right=False):
-        super().__init__(text)
-        self.right = right
-
-
-def now_us():
-    return time.clock_gettime_ns(_CLOCK) // 1000
-
-
-def _random_name():
-    return "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(22))
-
-
-class _Told:
-    """A reply or a push: a word, names and values. `sent`: when the request of a reply was sent."""
-
-    def __init__(self, packed, sent=0):
-        # Memory and seats are binary, and labels of others may be.
-        word, *rest = msgpack.unpackb(packed, raw=True)
-        self.word, self.sent = word.decode(), sent
-        self._values = {name.decode(): value for name, value in zip(rest[::2], rest[1::2])}
-
-    def __contains__(self, name):
-        return name in self._values
-
-    def bytes(self, name):
-        return self._values[name]
-
-    def number(self, name):
-        return int(self._values[name])
-
-    def text(self, name):
-        return self._values[name].decode(errors="replace")
-
-
-def _reply(packed, sent):
-    reply = _Told(packed, sent)
-    for name in ("epoch", "lease_left_us", "recover_left_us", "keep_us"):
-        reply.number(name)
-    reply.bytes("memory")
-    return reply
-
-
-class _Wire:
-    """One client id: its connection for requests, and another one for pushes if it does not only poll."""
-
-    def __init__(self, url, prefix, patience, push):
-        self.client = _random_name()
-        self.channel = f"{prefix}:client:{self.client}"
-        self.process = os.getpid()
-        seconds = patience / _SECOND
-        # No request may be repeated without being built anew.
-        limits = {"socket_timeout": seconds, "socket_connect_timeout": seconds, "retry": Retry(NoBackoff(), 0)}
-        self._pool = redis.ConnectionPool.from_url(url, protocol=2, **limits)
-        self._push = push
-        self._patience = patience
-        self._connection = self._listener = None
-        self._backoff = 10_000
-
-    def ask(self, verb, keys, arguments, within=None):
-        """The reply to a request, whose `arguments` are built when there is a connection."""
-        patience = self._patience if within is None else max(1, min(within, self._patience))
-        try:
-            if self._connection is None:
-                self._connect(patience)
-            words = [2, *keys, *arguments()]
-            sent = now_us()
-            try:
-                packed = self._call(self._connection, patience, "EVALSHA", _DIGESTS[verb], *words)
-            except NoScriptError:
-                sent = now_us()
-                packed = self._call(self._connection, patience, "EVAL", _SCRIPTS[verb], *words)
-        except (AuthenticationError, NoPermissionError) as error:
-            raise _Refused(str(error), right=True) from error
-        except ResponseError as error:
-            # redis-py has classes of its own for some of these words, and takes the word out of the text.
-            text = f"{type(error).__name__} {error}"
-            if type(error) is not ResponseError or any(word in text for word in _PASSING):
-                raise _Refused(text) from error
-            raise Failed(str(error)) from error
-        except (RedisError, OSError) as error:
-            self.disconnect()
-            raise _Broken(str(error)) from error
-        self._backoff = 10_000
-        try:
-            return _reply(packed, sent)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise _Refused("an unreadable reply") from error
-
-    def pause(self, longest):
-        """How long to wait before the next attempt."""
-        pause, self._backoff = self._backoff, min(self._backoff * 2, 640_000)
-        return min(pause // 2 + random.randrange(pause // 2), max(longest, 0), self._patience // 4)
-
-    def listen(self, span):
-        """The next push within `span`."""
-        if self._listener is None:
-            return time.sleep(max(span, 0) / _SECOND)
-        try:
-            if not self._listener.can_read(max(span, 0) / _SECOND):
-                return None
-            kind, _, payload = self._listener.read_response()
-            return _Told(payload) if kind == b"message" else None
-        except (RedisError, OSError):
-            self._listener = None  # the next connection subscribes again; until then heartbeats tell
-            return None
-        except (ValueError, TypeError, AttributeError):
-            return None  # no message of the scripts
-
-    def _connect(self, patience):
-        connection = self._pool.make_connection()
-        connection.connect()
-        if self._push:
-            if self._listener is not None:
-                self._listener.disconnect()
-            self._listener = self._pool.make_connection()
-            self._listener.connect()
-            self._call(self._listener, patience, "SUBSCRIBE", self.channel)
-        self._connection = connection
-
-    @staticmethod
-    def _call(connection, patience, *words):
-        connection.send_command(*words)
-        if not connection.can_read(patience / _SECOND):
-            raise redis.TimeoutError("the server does not answer")
-        return connection.read_response()
-
-    def disconnect(self):
-        if self._connection is not None:
-            self._connection.disconnect()
-        self._connection = None
-
-    def close(self):
-        self.disconnect()
-        if self._listener is not None:
-            self._listener.disconnect()
 
 
 class _Memory:
@@ -232,19 +64,20 @@ class Lock:
             raise ValueError("lease and liveness are from 50 ms to 30 days, the buffer is at most 30 days")
         self._url, self._prefix, self._push = url, prefix, push
         self._keys = [f"{prefix}:{{{name}}}:lock", f"{prefix}:{{{name}}}:waiters"]
-        self._lease, self._liveness, self._buffer = (int(span * _SECOND) for span in (lease, liveness, buffer))
-        self._notice = self._lease // 10 if notice is None else int(notice * _SECOND)
+        self._lease, self._liveness, self._buffer = (int(span * SECOND) for span in (lease, liveness, buffer))
+        self._notice = self._lease // 10 if notice is None else int(notice * SECOND)
         self._wire, self._numbers, self._memory = None, itertools.count(1), _Memory()
         self._process, self._taken = os.getpid(), threading.Lock()
 
-    def acquire(self, timeout=None, label=None, owner="", on_ticket=lambda ticket: None):
+    def acquire(self, timeout=None, label=None, owner="", on_ticket=lambda ticket: None, cancelled=None):
         """Waits for the lock in the order of arrival. Returns a `Lease`; raises `Timeout` or `Failed`. `on_ticket` is
-        called with the place in the queue when the server has given it."""
-        return self._wait(True, timeout, label, owner, on_ticket)
+        called with the place in the queue when the server has given it. When the event `cancelled` is set, it raises
+        `Timeout` within a heartbeat."""
+        return self._wait(True, timeout, label, owner, on_ticket, cancelled or threading.Event())
 
     def try_acquire(self, timeout=5, label=None, owner=""):
         """Takes the lock now or raises `Busy`. `timeout` is for the server's answer."""
-        return self._wait(False, timeout, label, owner, None)
+        return self._wait(False, timeout, label, owner, None, threading.Event())
 
     def _wait(self, *request):
         if self._process != os.getpid():
@@ -258,14 +91,14 @@ class Lock:
             self._taken.release()
             raise
 
-    def _wait_alone(self, joins, timeout, label, owner, on_ticket):
+    def _wait_alone(self, joins, timeout, label, owner, on_ticket, cancelled):
         if self._wire is None:
-            patience = min(max(min(self._lease, self._liveness) // 3, _SECOND // 10), 5 * _SECOND)
-            self._wire = _Wire(self._url, self._prefix, patience, self._push)
+            patience = min(max(min(self._lease, self._liveness) // 3, SECOND // 10), 5 * SECOND)
+            self._wire = Wire(self._url, self._prefix, patience, self._push)
         self._memory.returns()
         label = f"{socket.gethostname()}:{os.getpid()}" if label is None else label
-        until = None if timeout is None else now_us() + int(timeout * _SECOND)
-        waiter = _Waiter(self, self._wire, next(self._numbers), joins, until, label, owner, on_ticket)
+        until = None if timeout is None else now_us() + int(timeout * SECOND)
+        waiter = _Waiter(self, self._wire, next(self._numbers), joins, until, label, owner, on_ticket, cancelled)
         try:
             return waiter.wait()
         except Busy:
@@ -286,16 +119,18 @@ class Lock:
 class _Waiter:
     """One acquire, from its call to its grant or to giving up."""
 
-    def __init__(self, lock, wire, number, joins, until, label, owner, on_ticket):
+    def __init__(self, lock, wire, number, joins, until, label, owner, on_ticket, cancelled):
         self.lock, self.wire, self.id = lock, wire, f"{wire.client}.{number}"
-        self.joins, self.until, self.on_ticket = joins, until, on_ticket
-        self.about = [wire.channel, _random_name(), label, owner]
+        self.joins, self.until, self.on_ticket, self.cancelled = joins, until, on_ticket, cancelled
+        self.about = [wire.channel, random_name(), label, owner]
         self.seat, self.epoch = b"", 0  # its place or its lease, and under which epoch the server told of it
         self.ticket = None
         self.asked = False  # whether the server may know of it
 
     def left(self):
-        return 3600 * _SECOND if self.until is None else self.until - now_us()
+        if self.cancelled.is_set():
+            return 0
+        return 3600 * SECOND if self.until is None else self.until - now_us()
 
     def wait(self):
         step = self._acquire
@@ -303,12 +138,12 @@ class _Waiter:
             try:
                 reply = step()
                 self._give_back_others(reply)
-            except (_Broken, _Refused) as error:
-                if not self.seat and isinstance(error, _Refused) and error.right:
+            except (Broken, Refused) as error:
+                if not self.seat and isinstance(error, Refused) and error.right:
                     raise Failed(str(error)) from error
                 # Nobody knows whether the server still has the place.
                 step = self._acquire
-                time.sleep(self.wire.pause(self.left()) / _SECOND)
+                time.sleep(self.wire.pause(self.left()) / SECOND)
                 continue
             if reply.word == "broken":
                 raise Failed("an operator broke the lease")
@@ -390,8 +225,8 @@ class _Waiter:
             try:
                 if "again" not in self.wire.ask("leave", lock._keys, lambda: [memory, self.id]):
                     break
-            except (_Broken, _Refused, Failed):
-                time.sleep(self.wire.pause(until - now_us()) / _SECOND)
+            except (Broken, Refused, Failed):
+                time.sleep(self.wire.pause(until - now_us()) / SECOND)
         self.wire.close()
 
 
@@ -423,7 +258,7 @@ class Lease:
         """Seconds until this lease is declared lost unless it is renewed, by this machine's clock."""
         if self._lost or self._released or self._wire.process != os.getpid():
             return 0.0
-        return max(self._notice_at - now_us(), 0) / _SECOND
+        return max(self._notice_at - now_us(), 0) / SECOND
 
     def check(self):
         """Raises `Lost` if the lease is over, or about to be. It asks nobody."""
@@ -438,7 +273,7 @@ class Lease:
                     self._lost = "it could not be renewed"
                 elif now < self._renew_at:
                     # A look at the clock each second: a sleep does not count suspended time.
-                    self._condition.wait(min(self._renew_at, self._notice_at, now + _SECOND) / _SECOND - now / _SECOND)
+                    self._condition.wait(min(self._renew_at, self._notice_at, now + SECOND) / SECOND - now / SECOND)
                 else:
                     self._renew()
 
@@ -449,8 +284,8 @@ class Lease:
                 waiter.id, self._seat, lock._lease, max(self._deadline - now_us(), 0), lock._liveness, *waiter.about,
                 lock._memory.text,
             ], within=self._notice_at - now_us())
-        except (_Broken, _Refused, Failed):
-            self._condition.wait(self._wire.pause(self._notice_at - now_us()) / _SECOND)
+        except (Broken, Refused, Failed):
+            self._condition.wait(self._wire.pause(self._notice_at - now_us()) / SECOND)
             return
         if reply.word != "renewed":
             self._lost = "an operator broke it" if reply.word == "broken" else "it has ended at the server"
@@ -481,10 +316,10 @@ class Lease:
         while first is None or now_us() < self._deadline:
             try:
                 reply = lock._ask(self._wire, "release", brings)
-            except (_Broken, _Refused, Failed):
+            except (Broken, Refused, Failed):
                 if now_us() >= self._deadline:
                     break  # the server forgets it by itself
-                time.sleep(self._wire.pause(self._deadline - now_us()) / _SECOND)
+                time.sleep(self._wire.pause(self._deadline - now_us()) / SECOND)
             else:
                 # After an earlier request that was executed and not answered, nothing is left to release.
                 first = first or ("released" if reply.word == "unknown" and repeated else reply.word)

@@ -50,7 +50,9 @@ fn a_copy_of_the_python_client_does_what_its_readme_shows() {
     let Some(python) = python() else { return };
     let (root, server) = (Path::new(env!("CARGO_MANIFEST_DIR")), RedisServer::start());
     let copy = tempfile::tempdir_in(tmp()).unwrap();
-    std::fs::copy(root.join("examples/python-client/fairlock.py"), copy.path().join("fairlock.py")).unwrap();
+    for file in ["fairlock.py", "fairlock_wire.py"] {
+        std::fs::copy(root.join("examples/python-client").join(file), copy.path().join(file)).unwrap();
+    }
     let run = || {
         let steps = root.join("tests/histories/first_steps.py");
         let url = server.url().replace("redis+unix", "unix");

@@ -1,0 +1,175 @@
+"""What `fairlock.py` says to a server, and hears: requests, replies and messages, over connections that break."""
+
+import hashlib
+import os
+import pathlib
+import random
+import secrets
+import string
+import time
+
+import msgpack
+import redis
+from redis.backoff import NoBackoff
+from redis.exceptions import AuthenticationError, NoPermissionError, NoScriptError, RedisError, ResponseError
+from redis.retry import Retry
+
+# Of this repository, or a copy next to a copy of this file.
+_HERE = pathlib.Path(__file__).resolve().parent
+_RENDERED = [folder for folder in (_HERE / "rendered", _HERE / "../../lua/rendered") if folder.is_dir()]
+if not _RENDERED:
+    raise ImportError("there are no scripts: copy the folder lua/rendered of the repository next to fairlock_wire.py")
+_SCRIPTS = {path.stem: path.read_bytes() for path in _RENDERED[0].glob("*.lua")}
+_DIGESTS = {verb: hashlib.sha1(text).hexdigest() for verb, text in _SCRIPTS.items()}
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+_PASSING = ("OOM", "MISCONF", "NOREPLICAS", "BUSY", "LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN")
+SECOND = 1_000_000
+
+
+class Failed(Exception):
+    """The server refuses for a reason that waiting will not fix."""
+
+
+class Broken(Exception):
+    """The connection broke, so the outcome of a request is unknown."""
+
+
+class Refused(Exception):
+    """The server refuses for now. `right`: a right is missing, which an operator may give."""
+
+    def __init__(self, text, right=False):
+        super().__init__(text)
+        self.right = right
+
+
+def now_us():
+    return time.clock_gettime_ns(_CLOCK) // 1000
+
+
+def random_name():
+    return "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(22))
+
+
+class Told:
+    """A reply or a push: a word, names and values. `sent`: when the request of a reply was sent."""
+
+    def __init__(self, packed, sent=0):
+        # Memory and seats are binary, and labels of others may be.
+        word, *rest = msgpack.unpackb(packed, raw=True)
+        self.word, self.sent = word.decode(), sent
+        self._values = {name.decode(): value for name, value in zip(rest[::2], rest[1::2])}
+
+    def __contains__(self, name):
+        return name in self._values
+
+    def bytes(self, name):
+        return self._values[name]
+
+    def number(self, name):
+        return int(self._values[name])
+
+    def text(self, name):
+        return self._values[name].decode(errors="replace")
+
+
+def _reply(packed, sent):
+    reply = Told(packed, sent)
+    for name in ("epoch", "lease_left_us", "recover_left_us", "keep_us"):
+        reply.number(name)
+    reply.bytes("memory")
+    return reply
+
+
+class Wire:
+    """One client id: its connection for requests, and another one for pushes if it does not only poll."""
+
+    def __init__(self, url, prefix, patience, push):
+        self.client = random_name()
+        self.channel = f"{prefix}:client:{self.client}"
+        self.process = os.getpid()
+        seconds = patience / SECOND
+        # No request may be repeated without being built anew.
+        limits = {"socket_timeout": seconds, "socket_connect_timeout": seconds, "retry": Retry(NoBackoff(), 0)}
+        self._pool = redis.ConnectionPool.from_url(url, protocol=2, **limits)
+        self._push = push
+        self._patience = patience
+        self._connection = self._listener = None
+        self._backoff = 10_000
+
+    def ask(self, verb, keys, arguments, within=None):
+        """The reply to a request, whose `arguments` are built when there is a connection."""
+        patience = self._patience if within is None else max(1, min(within, self._patience))
+        try:
+            if self._connection is None:
+                self._connect(patience)
+            words = [2, *keys, *arguments()]
+            sent = now_us()
+            try:
+                packed = self._call(self._connection, patience, "EVALSHA", _DIGESTS[verb], *words)
+            except NoScriptError:
+                sent = now_us()
+                packed = self._call(self._connection, patience, "EVAL", _SCRIPTS[verb], *words)
+        except (AuthenticationError, NoPermissionError) as error:
+            raise Refused(str(error), right=True) from error
+        except ResponseError as error:
+            # redis-py has classes of its own for some of these words, and takes the word out of the text.
+            text = f"{type(error).__name__} {error}"
+            if type(error) is not ResponseError or any(word in text for word in _PASSING):
+                raise Refused(text) from error
+            raise Failed(str(error)) from error
+        except (RedisError, OSError) as error:
+            self.disconnect()
+            raise Broken(str(error)) from error
+        self._backoff = 10_000
+        try:
+            return _reply(packed, sent)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise Refused("an unreadable reply") from error
+
+    def pause(self, longest):
+        """How long to wait before the next attempt."""
+        pause, self._backoff = self._backoff, min(self._backoff * 2, 640_000)
+        return min(pause // 2 + random.randrange(pause // 2), max(longest, 0), self._patience // 4)
+
+    def listen(self, span):
+        """The next push within `span`."""
+        if self._listener is None:
+            return time.sleep(max(span, 0) / SECOND)
+        try:
+            if not self._listener.can_read(max(span, 0) / SECOND):
+                return None
+            kind, _, payload = self._listener.read_response()
+            return Told(payload) if kind == b"message" else None
+        except (RedisError, OSError):
+            self._listener = None  # the next connection subscribes again; until then heartbeats tell
+            return None
+        except (ValueError, TypeError, AttributeError):
+            return None  # no message of the scripts
+
+    def _connect(self, patience):
+        connection = self._pool.make_connection()
+        connection.connect()
+        if self._push:
+            if self._listener is not None:
+                self._listener.disconnect()
+            self._listener = self._pool.make_connection()
+            self._listener.connect()
+            self._call(self._listener, patience, "SUBSCRIBE", self.channel)
+        self._connection = connection
+
+    @staticmethod
+    def _call(connection, patience, *words):
+        connection.send_command(*words)
+        if not connection.can_read(patience / SECOND):
+            raise redis.TimeoutError("the server does not answer")
+        return connection.read_response()
+
+    def disconnect(self):
+        if self._connection is not None:
+            self._connection.disconnect()
+        self._connection = None
+
+    def close(self):
+        self.disconnect()
+        if self._listener is not None:
+            self._listener.disconnect()
