@@ -23,7 +23,7 @@ use std::{
     io::{self, BufRead as _, BufReader, Read as _, Seek as _, Write as _},
     panic::Location,
     path::Path,
-    process::{Command, ExitStatus, Stdio},
+    process::{ChildStdin, ChildStdout, Command, ExitStatus, Stdio},
     sync::mpsc::{Receiver, RecvTimeoutError, channel},
     time::{Duration, Instant},
 };
@@ -141,6 +141,17 @@ impl Child {
             }
         });
         Child { process, events, seen: Vec::new() }
+    }
+
+    /// Starts another program, by a command of the shell, and talks to it.
+    #[track_caller]
+    pub fn program(command: &str) -> (Child, ChildStdin, ChildStdout) {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", &format!("exec {command}")]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut process = Process::spawn(&mut shell, None).expect("starting a shell");
+        let child = process.child_mut();
+        let ends = child.stdin.take().zip(child.stdout.take()).expect("both are piped");
+        (Child { process, events: channel().1, seen: Vec::new() }, ends.0, ends.1)
     }
 
     /// The next event that contains `pattern`; earlier ones are skipped. Panics if none comes.

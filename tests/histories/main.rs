@@ -3,6 +3,7 @@
 // A test reports its failure by a panic.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
+mod conformance;
 mod fairness;
 mod injected;
 mod python;

@@ -17,7 +17,7 @@ use testkit::{
 use crate::injected::{connections, data, silence};
 
 /// A Python with the packages that the client needs, in an environment of its own next to the build artifacts.
-fn python() -> Option<PathBuf> {
+pub(crate) fn python() -> Option<PathBuf> {
     // The tests of this file start together, and the first one makes the environment.
     static MAKING: Mutex<()> = Mutex::new(());
     let _making = MAKING.lock().unwrap();

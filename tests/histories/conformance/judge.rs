@@ -1,0 +1,394 @@
+//! The judge of a replay: it tells the driver what to do, answers what the client asks, and checks each request.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    io::{BufRead as _, BufReader, Write as _},
+    process::ChildStdin,
+    sync::{
+        Arc,
+        mpsc::{Receiver, channel},
+    },
+    time::{Duration, Instant},
+};
+
+use redis::cmd;
+use testkit::{Child, RedisServer, SOON};
+
+use super::{
+    complaint::{Complaint, Verdict, must},
+    ledger::{Ledger, Terms},
+    referee::{Asked, Heard, Scripts, listen},
+};
+
+/// How many other requests may come before the one that a scene waits for.
+const OTHERS: usize = 5;
+
+/// The rank of a waiter that need not look for the end of leases.
+pub const FAR: u64 = 7;
+
+/// A value of a reply.
+pub enum Value {
+    Number(u64),
+    Text(Vec<u8>),
+}
+
+pub struct Judge<'a> {
+    pub ledger: Ledger,
+    pub epoch: u64,
+    pub keep: Duration,
+    stamp: u64,
+    server: &'a RedisServer,
+    driver: Child,
+    input: Option<ChildStdin>,
+    heard: Receiver<Heard>,
+    asked: VecDeque<Asked>,
+    said: VecDeque<Vec<String>>,
+    /// Requests that are not answered for now.
+    pub silent: bool,
+    exchange: Vec<String>,
+}
+
+impl<'a> Judge<'a> {
+    /// Starts the driver, which says what its client can do.
+    pub fn start(command: &str, server: &'a RedisServer, scripts: &Arc<Scripts>) -> Verdict<Judge<'a>> {
+        let (hear, heard) = channel();
+        let url = listen(server, scripts, hear.clone());
+        let (driver, input, output) = Child::program(command);
+        let input = Some(input);
+        std::thread::spawn(move || {
+            let lines = BufReader::new(output).lines().map_while(Result::ok);
+            lines.map(Heard::Said).chain([Heard::Ended]).try_for_each(|heard| hear.send(heard))
+        });
+        let [lease, liveness, buffer, notice] = [6_000_000, 3_000_000, 1_000_000, 300_000];
+        let terms = Terms { prefix: "rep", lock: "lock", lease, liveness, buffer, notice, can: HashSet::new() };
+        let (asked, said, exchange) = Default::default();
+        let (epoch, stamp) = (1_700_000_000_000_000, 1_700_000_000_000_001);
+        let (ledger, keep, silent) = (Ledger::new(terms), Duration::from_secs(30), false);
+        let mut judge =
+            Judge { ledger, epoch, keep, stamp, server, driver, input, heard, asked, said, silent, exchange };
+        judge.tell(&format!("open {url} rep lock {lease} {liveness} {buffer} {notice}"));
+        let ready = judge.next_line("ready")?;
+        judge.ledger.terms.can = ready.into_iter().skip(1).collect();
+        Ok(judge)
+    }
+
+    pub fn tell(&mut self, line: &str) {
+        self.exchange.push(format!("driver ← {line}"));
+        // A driver that has ended is noticed when it does not answer.
+        let _ = self.input.as_mut().map(|input| writeln!(input, "{line}"));
+    }
+
+    /// The next line about this waiter.
+    pub fn next_line(&mut self, about: &str) -> Verdict<Vec<String>> {
+        let start = Instant::now();
+        loop {
+            let position = self.said.iter().position(|line| line.iter().take(2).any(|word| word == about));
+            if let Some(line) = position.and_then(|at| self.said.remove(at)) {
+                return Ok(line);
+            }
+            while !self.silent
+                && let Some(asked) = self.asked.pop_front()
+            {
+                self.as_before(&asked);
+            }
+            if !self.hear(start)? {
+                return Err(self.driver_failed(&format!("nothing about {about} from the driver")));
+            }
+        }
+    }
+
+    /// The driver says this of the waiter next, apart from its ticket.
+    pub fn says(&mut self, word: &str, waiter: &str, rule: &'static str) -> Verdict<Vec<String>> {
+        loop {
+            let line = self.next_line(waiter)?;
+            if line[0] == "queued" && word != "queued" {
+                let ticket = self.ledger.acquires.values().any(|acquire| line[2] == acquire.ticket.to_string());
+                must(ticket, "the `ticket` is its place", || format!("the driver says {line:?}"))?;
+                continue;
+            }
+            let found = format!("the driver says \"{}\", and not {word:?}", line.join(" "));
+            return self.must(line[0] == word, rule, || found).map(|()| line);
+        }
+    }
+
+    /// Whether the client believes in the lease of this waiter.
+    pub fn believes(&mut self, waiter: &str) -> Verdict<bool> {
+        self.tell(&format!("held {waiter}"));
+        Ok(self.next_line(waiter)?[0] == "held")
+    }
+
+    /// Whether the driver has said this word of any waiter.
+    pub fn has_said(&self, word: &str) -> bool {
+        self.said.iter().any(|line| line[0] == word)
+    }
+
+    /// Whether the driver says something of this waiter before its client asks anything.
+    pub fn is_said_first(&mut self, waiter: &str) -> Verdict<bool> {
+        let (start, about) = (Instant::now(), |line: &Vec<String>| line.get(1).is_some_and(|word| word == waiter));
+        while self.asked.is_empty() && !self.said.iter().any(about) && self.hear(start)? {}
+        Ok(self.asked.is_empty())
+    }
+
+    /// The latest request that has not been answered; earlier ones never are.
+    pub fn latest(&mut self) -> Option<Asked> {
+        self.asked.drain(..).last()
+    }
+
+    /// The next request for this script; others are answered as before.
+    pub fn request(&mut self, verb: &str, rule: &'static str) -> Verdict<Asked> {
+        for _ in 0..OTHERS {
+            let asked = self.any_request(rule)?;
+            if asked.verb == verb {
+                return Ok(asked);
+            }
+            self.as_before(&asked);
+        }
+        self.must(false, rule, || format!("it sends other requests instead of `{verb}`"))?;
+        unreachable!("it complains")
+    }
+
+    pub fn any_request(&mut self, rule: &'static str) -> Verdict<Asked> {
+        let start = Instant::now();
+        loop {
+            if let Some(asked) = self.asked.pop_front() {
+                return Ok(asked);
+            }
+            if !self.hear(start)? {
+                self.must(false, rule, || format!("it sends nothing within {SOON:?}"))?;
+            }
+        }
+    }
+
+    /// Takes in what comes next. False if nothing came.
+    fn hear(&mut self, start: Instant) -> Verdict<bool> {
+        match self.heard.recv_timeout(SOON.saturating_sub(start.elapsed())) {
+            Ok(Heard::Said(line)) => {
+                self.exchange.push(format!("driver → {line}"));
+                let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+                if words[0] == "failed" {
+                    return Err(self.driver_failed(&line));
+                }
+                self.said.push_back(words);
+            }
+            Ok(Heard::Asked(asked)) => {
+                self.exchange.push(shown(&asked));
+                let checked = self.ledger.check(&asked);
+                self.with_exchange(checked)?;
+                self.asked.push_back(asked);
+            }
+            Ok(Heard::Ended) => return Err(self.driver_failed("the driver has ended")),
+            Err(_) => return Ok(false),
+        }
+        Ok(true)
+    }
+
+    pub fn must(&self, kept: bool, rule: &'static str, found: impl FnOnce() -> String) -> Verdict {
+        self.with_exchange(must(kept, rule, found))
+    }
+
+    fn with_exchange<T>(&self, verdict: Verdict<T>) -> Verdict<T> {
+        let latest = &self.exchange[self.exchange.len().saturating_sub(12)..];
+        verdict.map_err(|complaint| Complaint { exchange: latest.to_vec(), ..complaint })
+    }
+
+    fn driver_failed(&self, what: &str) -> Complaint {
+        let rule = "so exactly that a client in another language can be written from it";
+        let found = format!("docs/conformance.md is not followed: {what}");
+        self.with_exchange::<()>(must(false, rule, || found)).unwrap_err()
+    }
+
+    // The answers. What opaque texts contain is nobody's business, so they are random here, and never valid UTF-8.
+
+    pub fn answer(&mut self, asked: &Asked, word: &str, left: Duration, mut values: Vec<(&str, Value)>) {
+        self.stamp += 1;
+        let memory = opaque();
+        let again = values.iter().any(|(name, _)| *name == "again");
+        let micros = |span: Duration| Value::Number(span.as_micros() as u64);
+        values.extend([
+            ("epoch", Value::Number(self.epoch)),
+            ("stamp", Value::Number(self.stamp)),
+            ("memory", Value::Text(memory.clone())),
+            ("keep_us", micros(self.keep)),
+            ("waiting", Value::Number(1)),
+            ("lease_left_us", micros(left)),
+            ("recover_left_us", Value::Number(0)),
+            ("a_value_of_later", Value::Text(b"which clients ignore".to_vec())),
+        ]);
+        self.ledger.remember(asked, memory);
+        self.ledger.answered(asked, word, again);
+        self.exchange.push(format!("client ← {word} {}", listed(&values)));
+        let packed = pack(word, &values);
+        asked.frame([format!("${}\r\n", packed.len()).as_bytes(), &packed, b"\r\n"].concat());
+    }
+
+    /// Only a word.
+    pub fn plain(&mut self, asked: &Asked, word: &str) {
+        self.answer(asked, word, Duration::ZERO, Vec::new());
+    }
+
+    pub fn queued(&mut self, asked: &Asked, rank: u64) {
+        let seat = self.seat(&asked.text(0), Some(asked.connection));
+        let ticket = self.ticket(&asked.text(0));
+        let values = [("seat", Value::Text(seat)), ("ticket", Value::Number(ticket)), ("rank", Value::Number(rank))];
+        self.answer(asked, "queued", Duration::ZERO, values.into());
+    }
+
+    pub fn alive(&mut self, asked: &Asked, rank: u64, left: Duration) {
+        self.answer(asked, "alive", left, vec![("rank", Value::Number(rank))]);
+    }
+
+    /// An answer that says that this acquire holds the lock for so long.
+    pub fn grants(&mut self, asked: &Asked, word: &str, id: &str, left: Duration, claim: bool) {
+        let (seat, ticket) = (self.seat(id, Some(asked.connection)), self.ticket(id));
+        self.ledger.lease(id, asked, left);
+        self.stamp += 1;
+        let stamp = self.stamp;
+        let acquire = self.ledger.acquires.entry(id.to_owned()).or_default();
+        acquire.token = if acquire.token == 0 { stamp } else { acquire.token };
+        acquire.holds = !claim;
+        let mut values = vec![
+            ("holder", Value::Text(id.as_bytes().to_vec())),
+            ("holder_token", Value::Number(acquire.token)),
+            ("holder_ticket", Value::Number(ticket)),
+            ("holder_seat", Value::Text(seat)),
+        ];
+        values.extend(claim.then_some(("holder_claim", Value::Number(1))));
+        self.answer(asked, word, left, values);
+    }
+
+    pub fn refuse(&mut self, asked: &Asked, error: &str) {
+        if error.starts_with("NOSCRIPT") {
+            self.ledger.no_script(asked);
+        }
+        self.exchange.push(format!("client ← -{error}"));
+        asked.frame(format!("-{error}\r\n").into_bytes());
+    }
+
+    /// Publishes that this acquire is granted the lock. `change` forges it. How many heard it.
+    pub fn publish(&mut self, id: &str, channel: &str, change: Option<(&str, &str)>) -> u64 {
+        let (seat, ticket) = if change.is_none() { (self.seat(id, None), self.ticket(id)) } else { (opaque(), 1) };
+        if change.is_some() {
+            self.ledger.forged.insert(seat.clone());
+        }
+        self.stamp += 1;
+        let secret = self.ledger.acquires[id].secret.clone();
+        let text = |text: &str| Value::Text(text.as_bytes().to_vec());
+        let mut values = vec![
+            ("id", text(id)),
+            ("lock", text(&self.ledger.terms.keys()[0])),
+            ("secret", Value::Text(secret)),
+            ("token", Value::Number(self.stamp)),
+            ("ticket", Value::Number(ticket)),
+            ("left_us", Value::Number(3_000_000)),
+            ("seat", Value::Text(seat)),
+            ("memory", Value::Text(opaque())),
+            ("epoch", Value::Number(self.epoch)),
+            ("stamp", Value::Number(self.stamp)),
+        ];
+        if let Some((name, forged)) = change {
+            values.iter_mut().filter(|(its, _)| *its == name).for_each(|value| value.1 = text(forged));
+        } else if let Some(acquire) = self.ledger.acquires.get_mut(id) {
+            acquire.token = self.stamp;
+        }
+        self.exchange.push(format!("push   ← grant {}", listed(&values)));
+        cmd("PUBLISH").arg(channel).arg(pack("grant", &values)).query(&mut self.server.raw()).unwrap()
+    }
+
+    /// What the state of its acquire asks for.
+    pub fn as_before(&mut self, asked: &Asked) {
+        let id = asked.text(if asked.verb == "heartbeat" { 5 } else { 0 });
+        let holds = self.ledger.acquires.get(&id).is_some_and(|acquire| acquire.holds);
+        let lease = Duration::from_micros(self.ledger.terms.lease);
+        match &*asked.verb {
+            "heartbeat" => self.alive(asked, FAR, lease),
+            "acquire" if holds => self.grants(asked, "granted", &id, lease, false),
+            "acquire" if self.ledger.acquires[&id].room == "0" => self.plain(asked, "busy"),
+            "acquire" => self.queued(asked, FAR),
+            "renew" if holds => self.grants(asked, "renewed", &id, lease, false),
+            "renew" => self.plain(asked, "lost"),
+            "release" => self.plain(asked, "released"),
+            _ => self.plain(asked, "left"),
+        }
+    }
+
+    fn seat(&mut self, id: &str, connection: Option<usize>) -> Vec<u8> {
+        let seat = opaque();
+        self.ledger.seat(id, connection, seat.clone());
+        seat
+    }
+
+    /// A waiter keeps its ticket.
+    fn ticket(&mut self, id: &str) -> u64 {
+        self.stamp += 1;
+        let acquire = self.ledger.acquires.entry(id.to_owned()).or_default();
+        acquire.ticket = if acquire.ticket == 0 { self.stamp } else { acquire.ticket };
+        acquire.ticket
+    }
+
+    /// The driver ends at the end of its input, when its client has given back everything.
+    pub fn end(mut self) -> Verdict {
+        self.input = None;
+        loop {
+            while let Some(asked) = self.asked.pop_front() {
+                self.as_before(&asked);
+            }
+            match self.hear(Instant::now()) {
+                Ok(true) => {}
+                Ok(false) => return Err(self.driver_failed("the driver does not end with its input")),
+                Err(complaint) if complaint.found.ends_with("has ended") => break,
+                Err(complaint) => return Err(complaint),
+            }
+        }
+        let status = self.driver.wait(SOON);
+        if status.success() { Ok(()) } else { Err(self.driver_failed(&format!("the driver ends with {status}"))) }
+    }
+}
+
+fn opaque() -> Vec<u8> {
+    [0xff, 0x00].into_iter().chain(std::iter::repeat_with(|| fastrand::u8(..)).take(22)).collect()
+}
+
+/// A message of the scripts: MessagePack. Numbers come in both forms.
+fn pack(word: &str, values: &[(&str, Value)]) -> Vec<u8> {
+    let mut packed = vec![0xdc, 0, u8::try_from(1 + 2 * values.len()).unwrap()];
+    let text = |bytes: &[u8], packed: &mut Vec<u8>| {
+        packed.extend([0xd9, u8::try_from(bytes.len()).unwrap()]);
+        packed.extend(bytes);
+    };
+    text(word.as_bytes(), &mut packed);
+    for (name, value) in values {
+        text(name.as_bytes(), &mut packed);
+        match value {
+            Value::Text(bytes) => text(bytes, &mut packed),
+            Value::Number(number) if number % 2 == 0 => text(number.to_string().as_bytes(), &mut packed),
+            Value::Number(number) => {
+                packed.push(0xcf);
+                packed.extend(number.to_be_bytes());
+            }
+        }
+    }
+    packed
+}
+
+fn listed(values: &[(&str, Value)]) -> String {
+    let show = |(name, value): &(&str, Value)| match value {
+        Value::Number(number) => format!("{name} {number}"),
+        Value::Text(bytes) => format!("{name} {}", readable(bytes)),
+    };
+    values.iter().map(show).collect::<Vec<_>>().join(" ")
+}
+
+fn shown(asked: &Asked) -> String {
+    let args: Vec<String> = asked.args.iter().map(|arg| readable(arg)).collect();
+    let by = if asked.by_text { " (EVAL)" } else { "" };
+    format!("client → {}{by} {}", asked.verb, args.join(" "))
+}
+
+/// A text, or the beginning of bytes.
+fn readable(bytes: &[u8]) -> String {
+    match std::str::from_utf8(bytes) {
+        Ok("") => "\"\"".into(),
+        Ok(text) => text.into(),
+        Err(_) => bytes.iter().skip(2).take(4).fold("<".into(), |text, byte| format!("{text}{byte:02x}")) + "…>",
+    }
+}

@@ -1,0 +1,326 @@
+//! What a client was told, and the rules that hold for every request, whatever the scene.
+
+use std::{
+    collections::{HashMap, HashSet},
+    time::{Duration, Instant},
+};
+
+use super::{
+    complaint::{Verdict, must},
+    referee::Asked,
+};
+
+pub const MEMORY: &str = "keeps the text `memory` of the last reply about that lock";
+/// Of a message.
+pub const BELIEVED: &str = "A client believes a push only if the ID is its own, `lock` is the key of that ID's lock, and \
+                            `secret` is that of the acquire.";
+pub const SEAT: &str = "`seat`, or `holder_seat` where `holder` is the ID, replaces the seat.";
+const OVER: &str = "After `release` or `leave` no other request of that ID follows";
+const ONCE: &str = "N a decimal number (below 2^64) that this CLIENT never uses again";
+const NUMBER: &str = "A number is written in decimal digits without a sign, fraction or exponent, and is at most 2^53.";
+const SECRET: &str = "at least 120 random bits as text, new for each acquire; empty without a subscription";
+
+/// The most characters of a secret or a client id that 120 bits need.
+const RANDOM: usize = 20;
+
+pub const UNBOUNDED: &str = "9007199254740992";
+
+/// What `open` said, in µs.
+pub struct Terms {
+    pub prefix: &'static str,
+    pub lock: &'static str,
+    pub lease: u64,
+    pub liveness: u64,
+    pub buffer: u64,
+    pub notice: u64,
+    /// What the driver says that its client can do.
+    pub can: HashSet<String>,
+}
+
+impl Terms {
+    pub fn keys(&self) -> [String; 2] {
+        ["lock", "waiters"].map(|key| format!("{}:{{{}}}:{key}", self.prefix, self.lock))
+    }
+
+    pub fn can(&self, what: &str) -> bool {
+        self.can.contains(what)
+    }
+}
+
+/// A text that was told over a connection, or by a message, to a client id.
+struct Told(Vec<u8>, Option<usize>, String);
+
+/// One acquire.
+#[derive(Default)]
+pub struct Acquire {
+    pub room: String,
+    pub secret: Vec<u8>,
+    seats: Vec<Told>,
+    pub ticket: u64,
+    pub token: u64,
+    pub holds: bool,
+    /// A reply ended it, or a request of its client.
+    over: bool,
+    released: bool,
+    lost: bool,
+    /// The latest deadline, and when its client was told.
+    deadline: Option<(Instant, Instant)>,
+}
+
+pub struct Ledger {
+    pub terms: Terms,
+    pub acquires: HashMap<String, Acquire>,
+    memories: Vec<Told>,
+    secrets: HashSet<Vec<u8>>,
+    /// Seats in messages that no client may believe.
+    pub forged: HashSet<Vec<u8>>,
+    /// The last request of a connection that was answered NOSCRIPT.
+    unknown: HashMap<usize, (String, Vec<String>, Vec<Vec<u8>>)>,
+}
+
+impl Ledger {
+    pub fn new(terms: Terms) -> Ledger {
+        let (acquires, unknown) = Default::default();
+        Ledger { terms, acquires, memories: Vec::new(), secrets: HashSet::new(), forged: HashSet::new(), unknown }
+    }
+
+    /// What the answer to this request tells its client to remember.
+    pub fn remember(&mut self, asked: &Asked, memory: Vec<u8>) {
+        self.memories.push(Told(memory, Some(asked.connection), client_of(asked)));
+    }
+
+    /// A seat was told. `connection`: none by a message.
+    pub fn seat(&mut self, id: &str, connection: Option<usize>, seat: Vec<u8>) {
+        self.acquires.entry(id.to_owned()).or_default().seats.push(Told(seat, connection, String::new()));
+    }
+
+    /// A lease was told, for this long since before the request was sent.
+    pub fn lease(&mut self, id: &str, asked: &Asked, left: Duration) {
+        let acquire = self.acquires.entry(id.to_owned()).or_default();
+        let deadline = asked.at + left.mul_f64(0.995) - Duration::from_millis(1);
+        let latest = acquire.deadline.map_or(deadline, |(before, _)| before.max(deadline));
+        acquire.deadline = Some((latest, Instant::now()));
+    }
+
+    /// Its client has said so, or is told now.
+    pub fn lost(&mut self, id: &str) {
+        self.acquires.entry(id.to_owned()).or_default().lost = true;
+    }
+
+    /// The word of an answer to a request of this acquire.
+    pub fn answered(&mut self, asked: &Asked, word: &str, again: bool) {
+        let Some(acquire) = self.acquires.get_mut(&asked.text(0)) else { return };
+        match word {
+            "disbelieved" => acquire.seats.clear(),
+            "busy" => acquire.over |= !again,
+            _ => {}
+        }
+    }
+
+    pub fn no_script(&mut self, asked: &Asked) {
+        let request = (asked.verb.clone(), asked.keys.clone(), asked.args.clone());
+        self.unknown.insert(asked.connection, request);
+    }
+
+    pub fn check(&mut self, asked: &Asked) -> Verdict {
+        const SCRIPTS: &str = "The scripts are the files `lua/rendered/*.lua` of this repository, byte for byte.";
+        if let Some((verb, keys, args)) = self.unknown.remove(&asked.connection) {
+            let same = (&verb, &keys, &args) == (&asked.verb, &asked.keys, &asked.args);
+            let rule = "Only the `EVAL` after `NOSCRIPT` repeats it unchanged";
+            must(same || !asked.by_text, rule, || "the `EVAL` differs from the `EVALSHA` before it".into())?;
+            if same {
+                return Ok(());
+            }
+        }
+        let counts = match &*asked.verb {
+            "acquire" => 13..=13,
+            "renew" => 10..=10,
+            "release" => 3..=3,
+            "heartbeat" => 6..=21,
+            "leave" => 2..=101,
+            _ => return must(false, SCRIPTS, || format!("it sends another script, by {}", asked.verb)),
+        };
+        let keys = "`PREFIX:{NAME}:lock` and `PREFIX:{NAME}:waiters`, in this order, for every script";
+        must(asked.keys == self.terms.keys(), keys, || format!("the keys are {:?}", asked.keys))?;
+        let count = asked.args.len();
+        must(counts.contains(&count), "`EVALSHA SHA1 2 LOCK-KEY WAITERS-KEY ARGUMENT…`", || {
+            format!("{} has {count} arguments", asked.verb)
+        })?;
+        match &*asked.verb {
+            "acquire" => self.acquire(asked),
+            "heartbeat" => self.heartbeat(asked),
+            "renew" => self.renew(asked),
+            "release" => self.release(asked),
+            _ => self.leave(asked),
+        }
+    }
+
+    fn acquire(&mut self, asked: &Asked) -> Verdict {
+        let id = asked.text(0);
+        let (client, number) = id.split_once('.').unwrap_or_default();
+        let random = "at least 120 random bits as text of `0-9A-Za-z`, so 22 characters or more";
+        let long = client.len() >= 22 && client.bytes().all(|byte| byte.is_ascii_alphanumeric());
+        must(long, random, || format!("the client id is {client:?}"))?;
+        must(number.parse::<u64>().is_ok(), ONCE, || format!("the id is {id:?}"))?;
+        let (can_wait, full) = (self.terms.can("waits"), self.terms.can("full"));
+        let rule = if can_wait { "All its requests carry `as_claim` 1" } else { "acquire CLIENT.N 0 1 LEASE LEASE 0" };
+        must(asked.text(2) == "1" || (full && asked.text(2) == "0"), rule, || "`as_claim` is not 1".into())?;
+        self.spans(asked, 3, "lease_us")?;
+        self.channel(asked, 7, client)?;
+        let secret = &asked.args[8];
+        let hidden = secret.len() >= RANDOM || (secret.is_empty() && !self.terms.can("pushes"));
+        must(hidden, SECRET, || format!("the secret is {:?}", asked.text(8)))?;
+        let seat = &asked.args[12];
+        if let Some(before) = self.acquires.get(&id) {
+            must(!before.over, ONCE, || format!("{id} is used again"))?;
+            let same = before.room == asked.text(1);
+            must(same, "The same in every `acquire` of this ID", || "`room` has changed".into())?;
+            must(before.secret == *secret, SECRET, || "the secret of an acquire has changed".into())?;
+            self.seat_of(asked, &id, seat)?;
+        } else {
+            let newcomer = "the seat of this acquire, as last told; empty for a newcomer and for a try";
+            must(seat.is_empty(), newcomer, || format!("the first acquire of {id} has a seat"))?;
+            let room = ["0", UNBOUNDED].contains(&&*asked.text(1));
+            must(room, "`0` only to try", || format!("`room` is {}", asked.text(1)))?;
+            must(secret.is_empty() || self.secrets.insert(secret.clone()), SECRET, || "a secret is used again".into())?;
+            let acquire = Acquire { room: asked.text(1), secret: secret.clone(), ..Acquire::default() };
+            self.acquires.insert(id.clone(), acquire);
+        }
+        self.memory(asked, 11, &[id])
+    }
+
+    fn heartbeat(&self, asked: &Asked) -> Verdict {
+        self.spans(asked, 1, "liveness_us")?;
+        let ids: Vec<String> = (5..asked.args.len()).map(|nth| asked.text(nth)).collect();
+        let rule = "the IDs of waiters with a ticket, in the order of their tickets: at least one";
+        let tickets: Vec<Option<u64>> = ids.iter().map(|id| self.acquires.get(id).map(|its| its.ticket)).collect();
+        let queued = tickets.iter().all(|ticket| ticket.is_some_and(|ticket| ticket > 0)) && tickets.is_sorted();
+        must(queued, rule, || format!("the tickets of {ids:?} are {tickets:?}"))?;
+        ids.iter().try_for_each(|id| self.goes_on(id))?;
+        self.memory(asked, 4, &ids)
+    }
+
+    fn renew(&self, asked: &Asked) -> Verdict {
+        let id = asked.text(0);
+        self.goes_on(&id)?;
+        let acquire = &self.acquires[&id];
+        must(!acquire.lost, "The client tells its caller and sends no more renewals", || {
+            "it renews a lost lease".into()
+        })?;
+        self.seat_of(asked, &id, &asked.args[1])?;
+        number(asked, 2, self.terms.lease, "how long the lease is to last from now on")?;
+        self.channel(asked, 5, id.split('.').next().unwrap_or_default())?;
+        must(acquire.secret == asked.args[6], "as in its acquire", || "the secret is another".into())?;
+        let left = asked.text(3).parse::<u64>().ok();
+        must(left.is_some(), NUMBER, || format!("`left_us` is {:?}", asked.text(3)))?;
+        let most = acquire.deadline.map_or(0, |(deadline, told)| deadline.saturating_duration_since(told).as_micros());
+        let rule = "**A deadline counts from before the request was sent.**";
+        let most = if acquire.holds { most } else { u128::from(self.terms.lease) };
+        must(u128::from(left.unwrap_or(0)) <= most, rule, || format!("`left_us` is {left:?}, and {most} were left"))?;
+        self.memory(asked, 9, &[id])
+    }
+
+    fn release(&mut self, asked: &Asked) -> Verdict {
+        let (id, seat) = (asked.text(0), &asked.args[1]);
+        self.memory(asked, 2, std::slice::from_ref(&id))?;
+        let Some(acquire) = self.acquires.get(&id) else {
+            let rule = "it sends `release` with that ID and an empty seat";
+            return must(seat.is_empty(), rule, || "the release of an unknown lease has a seat".into());
+        };
+        let repeated = "SEAT is empty when the request is repeated";
+        must(!acquire.released || seat.is_empty(), repeated, || "a repeated release has a seat".into())?;
+        let lost = "It releases when the caller is done or at the deadline, with an empty seat";
+        must(!acquire.lost || seat.is_empty(), lost, || "the release of a lost lease has a seat".into())?;
+        self.seat_of(asked, &id, seat)?;
+        let acquire = self.acquires.entry(id).or_default();
+        (acquire.released, acquire.over) = (true, true);
+        Ok(())
+    }
+
+    fn leave(&mut self, asked: &Asked) -> Verdict {
+        let ids: Vec<String> = (1..asked.args.len()).map(|nth| asked.text(nth)).collect();
+        self.memory(asked, 0, &ids)?;
+        ids.into_iter().for_each(|id| self.acquires.entry(id).or_default().over = true);
+        Ok(())
+    }
+
+    fn goes_on(&self, id: &str) -> Verdict {
+        let over = self.acquires.get(id).is_none_or(|acquire| acquire.over);
+        must(!over, OVER, || format!("{id} is over, or was never asked for"))
+    }
+
+    /// From the lease or the liveness on to the interval of heartbeats.
+    fn spans(&self, asked: &Asked, at: usize, first: &str) -> Verdict {
+        let Terms { lease, liveness, buffer, .. } = self.terms;
+        // The smallest client has only a lease.
+        let (liveness, buffer) = if self.terms.can("waits") { (liveness, buffer) } else { (lease, 0) };
+        let all = [
+            (lease, "the lease that the holder wants"),
+            (liveness, "how long the client counts as alive without a heartbeat"),
+            (buffer, "what the server adds to that"),
+            (liveness / 3, "the interval of the client's heartbeats: a third of the liveness, of a try too"),
+        ];
+        let from = usize::from(first != "lease_us");
+        all[from..].iter().zip(at..).try_for_each(|(&(span, rule), nth)| number(asked, nth, span, rule))
+    }
+
+    fn channel(&self, asked: &Asked, nth: usize, client: &str) -> Verdict {
+        let channel = format!("{}:client:{client}", self.terms.prefix);
+        must(asked.text(nth) == channel, "`PREFIX:client:CLIENT`", || format!("the channel is {:?}", asked.text(nth)))
+    }
+
+    /// The seat is the one that was told last, or one told after it that the client may not have read.
+    fn seat_of(&self, asked: &Asked, id: &str, seat: &[u8]) -> Verdict {
+        let told = self.acquires.get(id).map(|acquire| &*acquire.seats).unwrap_or_default();
+        must(!self.forged.contains(seat), BELIEVED, || "the seat is that of a forged message".into())?;
+        let released = asked.verb == "release" && seat.is_empty();
+        must(released || is_latest(told, asked, seat, ""), SEAT, || match told.iter().any(|told| told.0 == seat) {
+            true => format!("the {} of {id} has an older seat", asked.verb),
+            false => format!("the {} of {id} has a seat of {} bytes that it was not told", asked.verb, seat.len()),
+        })
+    }
+
+    /// The same of the memory. A client with nothing at the lock may have forgotten it.
+    fn memory(&self, asked: &Asked, nth: usize, ids: &[String]) -> Verdict {
+        let (memory, client) = (&asked.args[nth], client_of(asked));
+        let has = |id: &String| self.acquires.get(id).is_some_and(|its| !its.over && !its.seats.is_empty());
+        let is_new = !self.memories.iter().any(|told| told.2 == client);
+        let was_told = self.memories.iter().any(|told| told.0 == *memory);
+        let kept = (memory.is_empty() && !ids.iter().any(has))
+            || is_latest(&self.memories, asked, memory, &client)
+            // A process may have several client ids; and a full client several requests under way.
+            || (was_told && (is_new || self.terms.can("full")));
+        must(kept, MEMORY, || match (memory.is_empty(), was_told) {
+            (true, _) => "there is no memory, although the client has a place or a lease".into(),
+            (false, true) => "the memory is an older one".into(),
+            (false, false) => format!("the memory of {} bytes was never told", memory.len()),
+        })
+    }
+}
+
+/// The client reads what one connection brings in order. What came over another one it may have missed.
+fn is_latest(told: &[Told], asked: &Asked, text: &[u8], client: &str) -> bool {
+    let mut latest = told.iter().rev().filter(|told| told.2 == client).peekable();
+    while let Some(told) = latest.next() {
+        if told.0 == text {
+            return true;
+        }
+        if told.1 == Some(asked.connection) {
+            return false;
+        }
+    }
+    text.is_empty()
+}
+
+fn client_of(asked: &Asked) -> String {
+    let id = asked.text(usize::from(asked.verb == "leave"));
+    id.split('.').next().unwrap_or_default().to_owned()
+}
+
+fn number(asked: &Asked, nth: usize, wanted: u64, rule: &'static str) -> Verdict {
+    let text = asked.text(nth);
+    must(!text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()), NUMBER, || format!("{text:?} is sent"))?;
+    // A third may be rounded.
+    let right = text.parse::<u64>().is_ok_and(|number| number.abs_diff(wanted) <= 1);
+    must(right, rule, || format!("{text} is sent, and not {wanted}"))
+}

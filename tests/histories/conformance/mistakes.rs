@@ -1,0 +1,155 @@
+//! Deliberate mistakes in the Python client, and the rule of the page that each breaks. The judge must find it, and name
+//! that rule.
+
+use std::{fs, path::Path};
+
+use testkit::{root, say, tmp};
+
+use super::play;
+
+pub struct Mistake {
+    what: &'static str,
+    /// The scene that shows it.
+    scene: &'static str,
+    /// Words of the rule.
+    rule: &'static str,
+    /// What the client has instead of what; each occurs once, in one of its two files.
+    changes: &'static [(&'static str, &'static str)],
+}
+
+pub const MISTAKES: [Mistake; 15] = [
+    Mistake {
+        what: "it remembers only the first memory",
+        scene: "a free lock",
+        rule: "`memory` of the last reply about that lock",
+        changes: &[(
+            "self.text, self.heard, self.keep = reply",
+            "self.text, self.heard, self.keep = self.text or reply",
+        )],
+    },
+    Mistake {
+        what: "it does not empty the memory when it has had nothing at the lock for long",
+        scene: "a free lock",
+        rule: "a client without a lease empties its memory",
+        changes: &[("if now_us() >= self.heard + self.keep:", "if now_us() >= self.heard + _DAY:")],
+    },
+    Mistake {
+        what: "a renewal does not replace the seat",
+        scene: "a free lock",
+        rule: "where `holder` is the ID, replaces the seat",
+        changes: &[(
+            "self._seat = reply.bytes(\"holder_seat\")",
+            "self._seat = getattr(self, \"_seat\", reply.bytes(\"holder_seat\"))",
+        )],
+    },
+    Mistake {
+        what: "a repeated release has its seat",
+        scene: "a free lock",
+        rule: "SEAT is empty when the request is repeated",
+        changes: &[("seat, repeated = b\"\", True", "repeated = True")],
+    },
+    Mistake {
+        what: "the request after NOSCRIPT is built anew",
+        scene: "a free lock",
+        rule: "Only the `EVAL` after `NOSCRIPT` repeats it unchanged",
+        changes: &[("\"EVAL\", _SCRIPTS[verb], *words)", "\"EVAL\", _SCRIPTS[verb], 2, *keys, *arguments())")],
+    },
+    Mistake {
+        what: "all acquires of a client have one id",
+        scene: "no free lock",
+        rule: "that this CLIENT never uses again",
+        changes: &[("itertools.count(1)", "itertools.repeat(1)")],
+    },
+    Mistake {
+        what: "a deadline counts from the answer",
+        scene: "a deadline",
+        rule: "A deadline counts from before the request was sent.",
+        changes: &[("self._deadline = reply.sent + left", "self._deadline = now_us() + left")],
+    },
+    Mistake {
+        what: "it believes in a lease until its end at the server",
+        scene: "a deadline",
+        rule: "A deadline counts from before the request was sent.",
+        changes: &[("self._deadline - self._lock._notice * min(left, lease) // lease", "now_us() + left")],
+    },
+    Mistake {
+        what: "a late answer revives a lease that was lost",
+        scene: "a deadline",
+        rule: "a no is not taken back by a reply that is read later",
+        changes: &[
+            ("elif now_us() < self._notice_at:  # otherwise", "else:  # even if"),
+            (
+                "], within=self._notice_at - now_us())\n        except (Broken, Refused, Failed):\n            self._",
+                "])\n        except (Broken, Refused, Failed):\n            self._",
+            ),
+        ],
+    },
+    Mistake {
+        what: "it goes on renewing a lease that the server has ended",
+        scene: "a lost lease",
+        rule: "Any other word: the lease is lost.",
+        changes: &[("if reply.word != \"renewed\":", "if reply.word == \"broken\":")],
+    },
+    Mistake {
+        what: "the release of a lost lease has its seat",
+        scene: "a broken lease",
+        rule: "It releases when the caller is done or at the deadline, with an empty seat",
+        changes: &[("self._give_back(b\"\" if lost else self._seat)", "self._give_back(self._seat)")],
+    },
+    Mistake {
+        what: "a claim is handed out as a lease",
+        scene: "a queue",
+        rule: "`holder` is the ID, with `holder_claim`: confirm the claim",
+        changes: &[("if \"holder_claim\" not in reply and (lease", "if (lease")],
+    },
+    Mistake {
+        what: "a waiter does not come back when the epoch has changed",
+        scene: "losses of data",
+        rule: "another `epoch`, no answer): ask again, with the seat",
+        changes: &[("\"rank\" in reply and reply.number(\"epoch\") == self.epoch", "\"rank\" in reply")],
+    },
+    Mistake {
+        what: "its place is given back only once",
+        scene: "giving up",
+        rule: "`leave` with the ID, until it is answered",
+        changes: &[(
+            "time.sleep(self.wire.pause(until - now_us()) / SECOND)\n        self.wire.close()",
+            "break\n        self.wire.close()",
+        )],
+    },
+    Mistake {
+        what: "it believes a message without the secret",
+        scene: "messages",
+        rule: "A client believes a push only if the ID is its own",
+        changes: &[("\"lock\": self.lock._keys[0], \"secret\": self.about[1]}", "\"lock\": self.lock._keys[0]}")],
+    },
+];
+
+impl Mistake {
+    /// What the judge says instead of the rule that is broken, if it does not find it.
+    pub fn missed(&self, python: &Path) -> Option<String> {
+        let copy = tempfile::tempdir_in(tmp()).unwrap();
+        let files = ["fairlock.py", "fairlock_wire.py", "driver.py"];
+        let from = root().join("examples/python-client");
+        let mut texts = files.map(|file| fs::read_to_string(from.join(file)).unwrap());
+        for (right, wrong) in self.changes {
+            let count: usize = texts.iter().map(|text| text.matches(right).count()).sum();
+            assert_eq!(count, 1, "{}: {right:?} is not in the client once", self.what);
+            texts = texts.map(|text| text.replace(right, wrong));
+        }
+        files.iter().zip(texts).for_each(|(file, text)| fs::write(copy.path().join(file), text).unwrap());
+        std::os::unix::fs::symlink(root().join("lua/rendered"), copy.path().join("rendered")).unwrap();
+        let command = format!("'{}' '{}'", python.display(), copy.path().join("driver.py").display());
+        let verdicts = play(&command, |scene| scene == self.scene);
+        let Err(complaint) = &verdicts[0].1 else { return Some(format!("not found: {}", self.what)) };
+        if !complaint.rule.contains(self.rule) {
+            return Some(format!("{}: this rule is named instead: {complaint}", self.what));
+        }
+        say(format_args!(
+            "{}\n  {}",
+            self.what,
+            complaint.to_string().lines().take(2).collect::<Vec<_>>().join("\n  ")
+        ));
+        None
+    }
+}

@@ -1,0 +1,73 @@
+//! Whether a client of docs/protocol.md is right: `make conformance CLIENT='COMMAND'`. The command is a driver
+//! (docs/conformance.md). In the replay the client talks to a server that answers what the judge wants, and each of its
+//! requests is checked; in the crew its processes and Rust processes share a queue under faults.
+
+// As in `injected`: nothing of it is public API.
+#![allow(unreachable_pub)]
+
+mod complaint;
+mod judge;
+mod ledger;
+mod mistakes;
+mod referee;
+mod scenes;
+
+use std::sync::Arc;
+
+use testkit::{RedisServer, say};
+
+use self::{complaint::Verdict, judge::Judge, mistakes::MISTAKES, referee::Scripts, scenes::SCENES};
+
+/// Plays the scenes for which this holds, all at once: a client waits most of the time.
+fn play(command: &str, wanted: impl Fn(&str) -> bool + Sync) -> Vec<(&'static str, Verdict<bool>)> {
+    let (server, scripts) = (RedisServer::builder().plain().start(), Arc::new(Scripts::read()));
+    let one = |(needs, scene): (&[&str], scenes::Scene)| {
+        let mut judge = Judge::start(command, &server, &scripts)?;
+        let fits = needs.iter().all(|what| judge.ledger.terms.can(what));
+        if fits {
+            scene(&mut judge)?;
+        }
+        judge.end().map(|()| fits)
+    };
+    std::thread::scope(|scope| {
+        let wanted = SCENES.iter().filter(|(name, ..)| wanted(name));
+        let begun: Vec<_> =
+            wanted.map(|&(name, needs, scene)| (name, scope.spawn(move || one((needs, scene))))).collect();
+        begun.into_iter().map(|(name, scene)| (name, scene.join().expect("a scene does not panic"))).collect()
+    })
+}
+
+#[test]
+#[ignore = "it needs a client: make conformance"]
+fn a_client_keeps_the_rules_of_the_page() {
+    let Some(command) = client() else { return };
+    let mut complaints = Vec::new();
+    for (name, verdict) in play(&command, |_| true) {
+        match verdict {
+            Ok(true) => say(format_args!("{name}: passed")),
+            Ok(false) => say(format_args!("{name}: left out, this client does less")),
+            Err(complaint) => complaints.push(format!("{name}: {complaint}")),
+        }
+    }
+    assert!(complaints.is_empty(), "\n\n{}", complaints.join("\n"));
+}
+
+/// The deliberate mistakes are found, each by the rule that it breaks.
+#[test]
+#[ignore = "it needs python3 and packages from an index: make test-python"]
+fn each_mistake_in_the_python_client_is_found() {
+    let Some(python) = super::python::python() else { return };
+    let missed: Vec<String> = std::thread::scope(|scope| {
+        let python = &python;
+        let begun: Vec<_> = MISTAKES.iter().map(|mistake| scope.spawn(move || mistake.missed(python))).collect();
+        begun.into_iter().filter_map(|tried| tried.join().expect("a mistake applies")).collect()
+    });
+    assert!(missed.is_empty(), "\n\n{}", missed.join("\n"));
+}
+
+/// The command of the driver, by default that of the Python client.
+fn client() -> Option<String> {
+    let named = std::env::var("FAIRLOCK_CLIENT").ok().filter(|command| !command.is_empty());
+    let driver = testkit::root().join("examples/python-client/driver.py");
+    named.or_else(|| Some(format!("'{}' '{}'", super::python::python()?.display(), driver.display())))
+}
