@@ -122,11 +122,12 @@ impl<'a> Judge<'a> {
         self.said.iter().any(|line| line[0] == word)
     }
 
-    /// Whether the driver says something of this waiter before its client asks anything.
+    /// Whether the driver says something of this waiter before its client sends another `acquire`.
     pub fn is_said_first(&mut self, waiter: &str) -> Verdict<bool> {
         let (start, about) = (Instant::now(), |line: &Vec<String>| line.get(1).is_some_and(|word| word == waiter));
-        while self.asked.is_empty() && !self.said.iter().any(about) && self.hear(start)? {}
-        Ok(self.asked.is_empty())
+        let asks = |judge: &Judge<'_>| judge.asked.iter().any(|asked| asked.verb == "acquire");
+        while !asks(self) && !self.said.iter().any(about) && self.hear(start)? {}
+        Ok(!asks(self))
     }
 
     /// The latest request that has not been answered; earlier ones never are.
