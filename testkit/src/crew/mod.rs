@@ -21,6 +21,7 @@
 //! the judges must excuse for it. A fault that does not hit as often as it should fails the test.
 
 pub mod clock;
+mod driven;
 pub mod fault;
 mod member;
 mod notes;
@@ -78,7 +79,7 @@ struct Member {
     child: Child,
     /// It is paused until then.
     stopped_until: Option<Instant>,
-    is_foreign: bool,
+    is_driver: bool,
 }
 
 pub struct Crew {
@@ -90,8 +91,8 @@ pub struct Crew {
     rng: Rng,
     members: Vec<Member>,
     struck: BTreeMap<&'static str, u64>,
-    /// The command of every other process, if there is one.
-    foreign: Vec<String>,
+    /// The commands of every other process, in turn.
+    drivers: Vec<String>,
 }
 
 impl Crew {
@@ -223,7 +224,7 @@ impl Crew {
         // The recorder of the dead process, for its last line.
         Recorder::open(&self.orders.history, name).expect("the history").note_process(Event::Died);
         member.child.kill();
-        self.hire(member.is_foreign);
+        self.hire(member.is_driver);
     }
 
     /// SIGSTOP, and SIGCONT after this time while the others go on.
@@ -254,12 +255,16 @@ impl Crew {
         }
     }
 
-    fn hire(&mut self, is_foreign: bool) {
-        let args = self.orders.to_args();
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let command: Vec<&str> = self.foreign.iter().filter(|_| is_foreign).map(String::as_str).collect();
-        let child = Child::spawn_of("", &command, "crew member", &args);
-        self.members.push(Member { name: self.orders.name(), child, stopped_until: None, is_foreign });
+    fn hire(&mut self, is_driver: bool) {
+        let child = if is_driver {
+            let kind = self.orders.number / 2 % self.drivers.len();
+            driven::hire(&self.drivers[kind], kind, self.orders.clone())
+        } else {
+            let args = self.orders.to_args();
+            let args: Vec<&str> = args.iter().map(String::as_str).collect();
+            Child::spawn_of("", &[], "crew member", &args)
+        };
+        self.members.push(Member { name: self.orders.name(), child, stopped_until: None, is_driver });
         self.orders.number += 1;
     }
 

@@ -26,7 +26,7 @@ pub struct Setup {
     slack: Duration,
     patience: Duration,
     clock: Option<Box<dyn FnMut() -> Option<u64> + Send>>,
-    foreign: Vec<String>,
+    drivers: Vec<String>,
 }
 
 impl Setup {
@@ -51,7 +51,7 @@ impl Setup {
             slack: Duration::from_secs(3),
             patience: PATIENCE,
             clock: None,
-            foreign: Vec::new(),
+            drivers: Vec::new(),
         }
     }
 
@@ -118,10 +118,9 @@ impl Setup {
         self
     }
 
-    /// Every other process is this command. It finds the orders of a member in the environment, and writes the same
-    /// history.
-    pub fn every_other_is(mut self, command: &[&str]) -> Setup {
-        self.foreign = command.iter().map(|&word| word.to_owned()).collect();
+    /// Every other process is one of these commands, in turn: drivers of other clients (docs/conformance.md).
+    pub fn every_other_is(mut self, drivers: &[String]) -> Setup {
+        self.drivers = drivers.to_vec();
         self
     }
 
@@ -134,7 +133,7 @@ impl Setup {
 
     #[track_caller]
     pub fn start(self) -> Crew {
-        let Setup { mut orders, processes, slack, patience, clock, foreign } = self;
+        let Setup { mut orders, processes, slack, patience, clock, drivers } = self;
         // Next to the build artifacts, where it is easy to find after a failure. The process id and a counter keep runs
         // apart.
         let file = format!("crew-{}-{}-{}.history", orders.seed, std::process::id(), now_ns());
@@ -154,8 +153,8 @@ impl Setup {
         let clock = ClockMarks::start(&orders.history, clock.unwrap_or_else(|| clock::of_url(&orders.url)));
         let rng = Rng::with_seed(orders.seed);
         let (members, struck) = (Vec::new(), BTreeMap::new());
-        let mut crew = Crew { orders, terms, patience, record, clock, rng, members, struck, foreign };
-        (0..processes).for_each(|number| crew.hire(!crew.foreign.is_empty() && number % 2 == 1));
+        let mut crew = Crew { orders, terms, patience, record, clock, rng, members, struck, drivers };
+        (0..processes).for_each(|number| crew.hire(!crew.drivers.is_empty() && number % 2 == 1));
         crew
     }
 }

@@ -243,6 +243,6 @@ impl Turn {
 }
 
 /// Short durations more often than long ones, and never zero.
-fn up_to(rng: &mut Rng, longest: Duration) -> Duration {
+pub(super) fn up_to(rng: &mut Rng, longest: Duration) -> Duration {
     longest.mul_f64(rng.f64().powi(2)).max(Duration::from_millis(1))
 }

@@ -6,16 +6,18 @@
 #![allow(unreachable_pub)]
 
 mod complaint;
+mod crew;
 mod judge;
 mod ledger;
 mod mistakes;
 mod referee;
 mod scenes;
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use testkit::{RedisServer, say};
 
+pub use self::crew::share_a_queue;
 use self::{complaint::Verdict, judge::Judge, mistakes::MISTAKES, referee::Scripts, scenes::SCENES};
 
 /// Plays the scenes for which this holds, all at once: a client waits most of the time.
@@ -37,19 +39,29 @@ fn play(command: &str, wanted: impl Fn(&str) -> bool + Sync) -> Vec<(&'static st
     })
 }
 
-#[test]
-#[ignore = "it needs a client: make conformance"]
-fn a_client_keeps_the_rules_of_the_page() {
-    let Some(command) = client() else { return };
+/// Each scene that the client can play: it keeps the rules of the page.
+pub fn replay(command: &str) {
     let mut complaints = Vec::new();
-    for (name, verdict) in play(&command, |_| true) {
+    for (name, verdict) in play(command, |_| true) {
         match verdict {
             Ok(true) => say(format_args!("{name}: passed")),
-            Ok(false) => say(format_args!("{name}: left out, this client does less")),
+            Ok(false) => say(format_args!("{name}: left out, because this client does less")),
             Err(complaint) => complaints.push(format!("{name}: {complaint}")),
         }
     }
     assert!(complaints.is_empty(), "\n\n{}", complaints.join("\n"));
+}
+
+#[test]
+#[ignore = "it needs a client: make conformance"]
+fn a_client_keeps_the_rules_of_the_page() {
+    clients().first().into_iter().for_each(|command| replay(command));
+}
+
+#[test]
+#[ignore = "it needs a client: make conformance"]
+fn a_client_and_rust_processes_share_a_queue() {
+    share_a_queue(&clients());
 }
 
 /// The deliberate mistakes are found, each by the rule that it breaks.
@@ -65,9 +77,15 @@ fn each_mistake_in_the_python_client_is_found() {
     assert!(missed.is_empty(), "\n\n{}", missed.join("\n"));
 }
 
-/// The command of the driver, by default that of the Python client.
-fn client() -> Option<String> {
+/// The commands of drivers: the one of this run, or those of the Python client.
+fn clients() -> Vec<String> {
     let named = std::env::var("FAIRLOCK_CLIENT").ok().filter(|command| !command.is_empty());
     let driver = testkit::root().join("examples/python-client/driver.py");
-    named.or_else(|| Some(format!("'{}' '{}'", super::python::python()?.display(), driver.display())))
+    let of_python = |python: PathBuf| format!("'{}' '{}'", python.display(), driver.display());
+    match named {
+        Some(command) => vec![command],
+        None => {
+            super::python::python().map(of_python).map(|one| vec![one.clone(), one + " --polls"]).unwrap_or_default()
+        }
+    }
 }

@@ -1,0 +1,92 @@
+//! Processes of drivers and of Rust in one queue, while processes are killed, connections break and data is lost. The
+//! same judges read the history.
+
+use std::time::Duration;
+
+use redis::cmd;
+use testkit::{
+    Proxy, RedisServer,
+    crew::{Crew, Fault, Struck, fault, seeds},
+    history::{Trouble, Wait},
+    keys_left,
+};
+
+use crate::injected::{connections, data, silence, wire};
+
+/// Processes of these drivers, in turn, are every other process of a crew.
+pub fn share_a_queue(drivers: &[String]) {
+    for seed in seeds(&[31]).into_iter().filter(|_| !drivers.is_empty()) {
+        let server = RedisServer::builder().plain().start();
+        let proxy = Proxy::start(&server).tcp();
+        let mut crew = Crew::at(&server)
+            .by_way_of(&proxy.tcp_url())
+            .seed(seed)
+            .processes(8)
+            .waiters(4)
+            .slack(Duration::from_secs(6))
+            .long_of(4)
+            .every_other_is(drivers)
+            .start();
+        crew.work(20);
+        crew.suffer(vec![
+            killed("Rust processes killed", false, 3),
+            killed("processes of drivers killed", true, 3),
+            fault::holders_killed(2),
+            fault::processes_paused_briefly(3),
+            fault::holders_paused(1),
+            connections::killed(&server, 30),
+            connections::scripts_flushed(&server, 10, 5),
+            wire::cut(&proxy, 3),
+            wire::lost(&proxy, 2),
+            wire::delayed(&proxy, 20),
+            data::flushed(&server, 4),
+            rolled_back(&server),
+            silence::stopped(&server, silence::briefly, 2),
+        ]);
+        (0..drivers.len()).for_each(|kind| is_served(&mut crew, &format!("-driver{kind}-")));
+        crew.finish();
+        keys_left(&server);
+    }
+}
+
+/// Kills processes of one kind. A hit is a waiter that died in the queue, or holding the lock.
+fn killed(name: &'static str, of_driver: bool, hits: u64) -> Fault<'static> {
+    Fault::new(name, hits, move |crew| {
+        let awake = crew.awake();
+        let concerned = |wait: &&Wait| {
+            let ended = wait.released_ns.or(wait.lost_ns).or(wait.left_ns).or(wait.returned_ns);
+            wait.waiter.contains("-driver") == of_driver && ended.is_none() && awake.contains(&wait.process)
+        };
+        let history = crew.recent();
+        let Some(process) = history.waits().iter().find(concerned).map(|wait| wait.process.clone()) else {
+            return Struck::hits(0);
+        };
+        crew.kill(&process);
+        let died = |wait: &&Wait| wait.process == process && wait.died_ns.is_some() && wait.released_ns.is_none();
+        Struck::hits(crew.recent().waits().iter().filter(died).count().min(1) as u64)
+    })
+}
+
+/// SIGKILL, and another start with the data of an earlier moment.
+fn rolled_back(server: &RedisServer) -> Fault<'_> {
+    Fault::new("the server was rolled back", 2, move |crew| {
+        let () = cmd("SAVE").query(&mut server.raw()).unwrap();
+        crew.work(5);
+        Struck::during(&[Trouble::Silent, Trouble::LostData], || {
+            server.kill();
+            let concerned = fault::concerned(crew).min(1);
+            server.restart();
+            concerned
+        })
+    })
+}
+
+/// Waiters of this kind are granted the lock.
+fn is_served(crew: &mut Crew, kind: &str) {
+    let of_this_kind = |wait: &&Wait| wait.waiter.contains(kind) && wait.token.is_some();
+    let served = (0..50).any(|_| {
+        crew.work(5);
+        crew.history().waits().iter().filter(of_this_kind).count() >= 5
+    });
+    assert!(served, "waiters of the kind {kind} are not granted the lock");
+}
