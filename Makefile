@@ -3,7 +3,7 @@
 
 with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$server"
 
-.PHONY: scripts lint-lua help setup quick test test-all test-matrix test-acl test-examples test-python test-package-python pictures public-api soak whims mutants mutants-generic model fuzz deny dist dist-static dist-deb release-check bench bench-peers bench-replicas bench-timeline demo
+.PHONY: scripts lint-lua help setup quick test conformance test-all test-matrix test-acl test-examples test-python test-package-python pictures public-api soak whims mutants mutants-generic model fuzz deny dist dist-static dist-deb release-check bench bench-peers bench-replicas bench-timeline demo
 help:
 	@echo "make demo        six jobs compete for one lock, two are killed, and a timeline shows who held it when"
 	@echo "make quick       the tests that need no server and the scripts against the model: within a minute of an edit"
@@ -13,7 +13,9 @@ help:
 	@echo "make test-matrix the tests on Redis 6.0 to 8 and Valkey, with least rights, and at Sentinel and Cluster;"
 	@echo "                 some of them: make test-matrix ROWS='valkey-9 least'"
 	@echo "make test-acl    the tests, every client with exactly the rights that docs/guide.md lists"
-	@echo "make test-python the Python client of docs/protocol.md in one queue with Rust processes, under faults"
+	@echo "make conformance a client of docs/protocol.md in any language: does it keep each rule of that page, and its place"
+	@echo "                 in a queue with Rust processes under faults? make conformance CLIENT='node driver.js', see"
+	@echo "                 docs/conformance.md; make test-python: the Python client, and mistakes in it that must be found"
 	@echo "make test-package-python  the Python package in python/: its wheel, in a fresh virtual environment"
 	@echo "make soak        the scripts against the model for as long as you like: make soak STEPS=5000000;"
 	@echo "                 or processes under all faults at random, judged at the end: make soak MINUTES=60;"
@@ -61,9 +63,14 @@ test-matrix:
 test-acl:
 	./scripts/test-matrix.sh least
 
+# Without CLIENT it is the Python client.
+conformance: export FAIRLOCK_CLIENT = $(CLIENT)
+conformance:
+	$(with_redis) cargo test --test histories conformance::a_client -- --ignored --nocapture
+
 # It makes a virtual environment under target/, and says so if there is no python3.
 test-python:
-	$(with_redis) cargo test --test histories python:: -- --ignored --nocapture --skip python_package
+	$(with_redis) cargo test --test histories -- python:: conformance:: --ignored --nocapture --skip python_package
 
 # It makes its virtual environments under python/target, and says so if there is no python3.
 test-package-python:

@@ -38,6 +38,6 @@ mkdir -p target/elsewhere
 # shellcheck disable=SC2086
 (cd target/elsewhere && ../environment/bin/pytest -c ../../pyproject.toml --rootdir ../.. ../../tests ${PYTEST:-})
 
-# Processes of the package and of Rust in one queue, some of them killed: the judges of the Rust tests read what happened.
+# The rules of docs/protocol.md, and processes of the package and of Rust in one queue.
 cd ..
-FAIRLOCK_PYTHON=$python cargo test --test histories python::processes_of_the_python_package -- --ignored
+FAIRLOCK_PYTHON=$python cargo test --test histories python::the_python_package_conforms -- --ignored

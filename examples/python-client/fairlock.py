@@ -245,7 +245,8 @@ class Lease:
         lease = self._lock._lease
         left = min(reply.number("lease_left_us"), lease)
         self._seat = reply.bytes("holder_seat")
-        self._deadline = reply.sent + left - left // 200 - 1000
+        self._end = reply.sent + left
+        self._deadline = self._end - left // 200 - 1000
         self._notice_at = self._deadline - self._lock._notice * min(left, lease) // lease
         self._renew_at = reply.sent + left - lease * 2 // 3
 
@@ -281,7 +282,7 @@ class Lease:
         lock, waiter = self._lock, self._waiter
         try:
             reply = lock._ask(self._wire, "renew", lambda: [
-                waiter.id, self._seat, lock._lease, max(self._deadline - now_us(), 0), lock._liveness, *waiter.about,
+                waiter.id, self._seat, lock._lease, max(self._end - now_us(), 0), lock._liveness, *waiter.about,
                 lock._memory.text,
             ], within=self._notice_at - now_us())
         except (Broken, Refused, Failed):

@@ -5,7 +5,10 @@ use std::{
     collections::HashSet,
     io::{BufRead as _, BufReader, Write as _},
     process::ChildStdin,
-    sync::mpsc::{Receiver, RecvTimeoutError, channel},
+    sync::{
+        Arc, Mutex, PoisonError,
+        mpsc::{Receiver, RecvTimeoutError, channel},
+    },
     time::Duration,
 };
 
@@ -20,6 +23,9 @@ use crate::{
 
 /// How often it looks what is due, and asks whether a lease is believed in.
 const LOOK: Duration = Duration::from_millis(5);
+/// Whether a member was killed. Who holds it keeps the member as it is.
+pub(super) type Dead = Arc<Mutex<bool>>;
+
 /// The most waiters of a driver: each may be a client of its own.
 const WAITERS: usize = 2;
 
@@ -49,8 +55,8 @@ struct Driven {
     turns: usize,
 }
 
-/// Starts the driver. `kind`: which of the crew's drivers it is.
-pub(super) fn hire(command: &str, kind: usize, orders: Orders) -> Child {
+/// Starts the driver. `kind`: which of the crew's drivers it is. `dead`: from the moment on nothing more is recorded.
+pub(super) fn hire(command: &str, kind: usize, orders: Orders, dead: Dead) -> Child {
     let (child, input, output) = Child::program(command);
     let (line, lines) = channel();
     std::thread::spawn(move || {
@@ -61,19 +67,24 @@ pub(super) fn hire(command: &str, kind: usize, orders: Orders) -> Child {
     let rng = Rng::with_seed(orders.seed ^ ((orders.number as u64) << 32));
     let (can, slots) = Default::default();
     let driven = Driven { orders, kind, record, rng, input, can, slots, turns: 0 };
-    std::thread::spawn(move || driven.live(&lines));
+    std::thread::spawn(move || driven.live(&lines, &dead));
     child
 }
 
 impl Driven {
     /// Until the driver is gone, or everybody is told to stop; then the end of its input tells the driver.
-    fn live(mut self, lines: &Receiver<(u64, String)>) {
+    fn live(mut self, lines: &Receiver<(u64, String)>, dead: &Dead) {
         let Orders { url, lock, lease, liveness, buffer, .. } = &self.orders;
         let [lease, liveness, buffer] = [lease, liveness, buffer].map(Duration::as_micros);
         self.tell(&format!("open {url} fairlock {lock} {lease} {liveness} {buffer} {}", lease / 10));
         let mut pinged = None;
         loop {
-            match lines.recv_timeout(LOOK) {
+            let line = lines.recv_timeout(LOOK);
+            let dead = dead.lock().unwrap_or_else(PoisonError::into_inner);
+            if *dead {
+                return;
+            }
+            match line {
                 Ok((at, line)) => match &*line.split(' ').collect::<Vec<_>>() {
                     ["ready", can @ ..] => {
                         self.can = can.iter().map(|&what| what.to_owned()).collect();

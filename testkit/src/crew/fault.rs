@@ -49,7 +49,7 @@ impl Struck {
 /// Kills processes that hold the lock. A hit is one that died holding it.
 pub fn holders_killed(hits: u64) -> Fault<'static> {
     Fault::new("holders killed", hits, |crew| {
-        let Some(name) = holder(crew) else { return Struck::hits(0) };
+        let Some(name) = holder(crew, "") else { return Struck::hits(0) };
         crew.kill(&name);
         let died_holding = |wait: &&Wait| wait.process == name && holds_at_its_end(wait);
         Struck::hits(crew.recent().waits().iter().filter(died_holding).count().min(1) as u64)
@@ -70,10 +70,15 @@ pub fn waiters_killed(hits: u64) -> Fault<'static> {
 
 /// Stops a process that holds the lock for so long that it loses the lock and its places in the queue.
 pub fn holders_paused(hits: u64) -> Fault<'static> {
-    Fault::new("holders paused for long", hits, |crew| {
+    holders_paused_of("holders paused for long", "", hits)
+}
+
+/// The same for waiters whose names contain this.
+pub fn holders_paused_of(name: &'static str, kind: &'static str, hits: u64) -> Fault<'static> {
+    Fault::new(name, hits, move |crew| {
         let terms = crew.terms();
         let span = terms.lease.max(terms.liveness + terms.buffer) + terms.liveness;
-        let Some(name) = holder(crew) else { return Struck::hits(0) };
+        let Some(name) = holder(crew, kind) else { return Struck::hits(0) };
         crew.pause(&name, span);
         // The crew is paused: the current holder keeps the lock until it is told otherwise.
         let stands_holding = |wait: &Wait| wait.process == name && holds(wait);
@@ -99,11 +104,12 @@ fn some(crew: &mut Crew, count: usize) -> Vec<String> {
     names
 }
 
-/// The member that holds the lock, if it was seen.
-fn holder(crew: &Crew) -> Option<String> {
+/// The member that holds the lock by a waiter of this kind, if it was seen.
+fn holder(crew: &Crew, kind: &str) -> Option<String> {
     let names = crew.awake();
     let history = crew.recent();
-    let holder = history.waits().iter().rev().find(|wait| names.contains(&wait.process) && holds(wait))?;
+    let of_kind = |wait: &&Wait| wait.waiter.contains(kind) && names.contains(&wait.process) && holds(wait);
+    let holder = history.waits().iter().rev().find(of_kind)?;
     Some(holder.process.clone())
 }
 

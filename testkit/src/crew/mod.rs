@@ -32,6 +32,7 @@ mod wake;
 
 use std::{
     collections::BTreeMap,
+    sync::PoisonError,
     time::{Duration, Instant},
 };
 
@@ -40,6 +41,7 @@ use fastrand::Rng;
 
 use self::{
     clock::ClockMarks,
+    driven::Dead,
     member::{Orders, member},
     notes::Notes,
     turn::Brief,
@@ -80,6 +82,7 @@ struct Member {
     /// It is paused until then.
     stopped_until: Option<Instant>,
     is_driver: bool,
+    dead: Dead,
 }
 
 pub struct Crew {
@@ -221,9 +224,12 @@ impl Crew {
     pub fn kill(&mut self, name: &str) {
         let Some(at) = self.members.iter().position(|member| member.name == name) else { return };
         let mut member = self.members.swap_remove(at);
+        let mut dead = member.dead.lock().unwrap_or_else(PoisonError::into_inner);
+        *dead = true;
         // The recorder of the dead process, for its last line.
         Recorder::open(&self.orders.history, name).expect("the history").note_process(Event::Died);
         member.child.kill();
+        drop(dead);
         self.hire(member.is_driver);
     }
 
@@ -256,15 +262,16 @@ impl Crew {
     }
 
     fn hire(&mut self, is_driver: bool) {
+        let dead = Dead::default();
         let child = if is_driver {
             let kind = self.orders.number / 2 % self.drivers.len();
-            driven::hire(&self.drivers[kind], kind, self.orders.clone())
+            driven::hire(&self.drivers[kind], kind, self.orders.clone(), dead.clone())
         } else {
             let args = self.orders.to_args();
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
             Child::spawn_of("", &[], "crew member", &args)
         };
-        self.members.push(Member { name: self.orders.name(), child, stopped_until: None, is_driver });
+        self.members.push(Member { name: self.orders.name(), child, stopped_until: None, is_driver, dead });
         self.orders.number += 1;
     }
 

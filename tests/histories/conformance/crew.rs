@@ -34,6 +34,7 @@ pub fn share_a_queue(drivers: &[String]) {
             fault::holders_killed(2),
             fault::processes_paused_briefly(3),
             fault::holders_paused(1),
+            fault::holders_paused_of("holders of drivers paused for long", "-driver", 2),
             connections::killed(&server, 30),
             connections::scripts_flushed(&server, 10, 5),
             wire::cut(&proxy, 3),

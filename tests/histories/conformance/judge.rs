@@ -273,6 +273,7 @@ impl<'a> Judge<'a> {
         }
         self.stamp += 1;
         let secret = self.ledger.acquires[id].secret.clone();
+        let memory = opaque();
         let text = |text: &str| Value::Text(text.as_bytes().to_vec());
         let mut values = vec![
             ("id", text(id)),
@@ -282,14 +283,14 @@ impl<'a> Judge<'a> {
             ("ticket", Value::Number(ticket)),
             ("left_us", Value::Number(3_000_000)),
             ("seat", Value::Text(seat)),
-            ("memory", Value::Text(opaque())),
+            ("memory", Value::Text(memory.clone())),
             ("epoch", Value::Number(self.epoch)),
             ("stamp", Value::Number(self.stamp)),
         ];
         if let Some((name, forged)) = change {
             values.iter_mut().filter(|(its, _)| *its == name).for_each(|value| value.1 = text(forged));
-        } else if let Some(acquire) = self.ledger.acquires.get_mut(id) {
-            acquire.token = self.stamp;
+        } else {
+            self.ledger.published(id, self.stamp, memory);
         }
         self.exchange.push(format!("push   ← grant {}", listed(&values)));
         cmd("PUBLISH").arg(channel).arg(pack("grant", &values)).query(&mut self.server.raw()).unwrap()
@@ -329,11 +330,12 @@ impl<'a> Judge<'a> {
     /// The driver ends at the end of its input, when its client has given back everything.
     pub fn end(mut self) -> Verdict {
         self.input = None;
+        let start = Instant::now();
         loop {
             while let Some(asked) = self.asked.pop_front() {
                 self.as_before(&asked);
             }
-            match self.hear(Instant::now()) {
+            match self.hear(start) {
                 Ok(true) => {}
                 Ok(false) => return Err(self.driver_failed("the driver does not end with its input")),
                 Err(complaint) if complaint.found.ends_with("has ended") => break,

@@ -63,8 +63,8 @@ pub struct Acquire {
     over: bool,
     released: bool,
     lost: bool,
-    /// The latest deadline, and when its client was told.
-    deadline: Option<(Instant, Instant)>,
+    /// When the lease ends at the latest, and when its client was told.
+    end: Option<(Instant, Instant)>,
 }
 
 pub struct Ledger {
@@ -94,12 +94,17 @@ impl Ledger {
         self.acquires.entry(id.to_owned()).or_default().seats.push(Told(seat, connection, String::new()));
     }
 
+    /// A message granted the lock to this acquire. A small client leaves its memory alone.
+    pub fn published(&mut self, id: &str, token: u64, memory: Vec<u8>) {
+        self.acquires.entry(id.to_owned()).or_default().token = token;
+        self.memories.push(Told(memory, None, id.split('.').next().unwrap_or_default().to_owned()));
+    }
+
     /// A lease was told, for this long since before the request was sent.
     pub fn lease(&mut self, id: &str, asked: &Asked, left: Duration) {
         let acquire = self.acquires.entry(id.to_owned()).or_default();
-        let deadline = asked.at + left.mul_f64(0.995) - Duration::from_millis(1);
-        let latest = acquire.deadline.map_or(deadline, |(before, _)| before.max(deadline));
-        acquire.deadline = Some((latest, Instant::now()));
+        let end = asked.at + left;
+        acquire.end = Some((acquire.end.map_or(end, |(before, _)| before.max(end)), Instant::now()));
     }
 
     /// Its client has said so, or is told now.
@@ -213,7 +218,7 @@ impl Ledger {
         must(acquire.secret == asked.args[6], "as in its acquire", || "the secret is another".into())?;
         let left = asked.text(3).parse::<u64>().ok();
         must(left.is_some(), NUMBER, || format!("`left_us` is {:?}", asked.text(3)))?;
-        let most = acquire.deadline.map_or(0, |(deadline, told)| deadline.saturating_duration_since(told).as_micros());
+        let most = acquire.end.map_or(0, |(end, told)| end.saturating_duration_since(told).as_micros());
         let rule = "**A deadline counts from before the request was sent.**";
         let most = if acquire.holds { most } else { u128::from(self.terms.lease) };
         must(u128::from(left.unwrap_or(0)) <= most, rule, || format!("`left_us` is {left:?}, and {most} were left"))?;

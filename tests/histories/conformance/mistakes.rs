@@ -64,7 +64,7 @@ pub const MISTAKES: [Mistake; 15] = [
         what: "a deadline counts from the answer",
         scene: "a deadline",
         rule: "A deadline counts from before the request was sent.",
-        changes: &[("self._deadline = reply.sent + left", "self._deadline = now_us() + left")],
+        changes: &[("self._end = reply.sent + left", "self._end = now_us() + left")],
     },
     Mistake {
         what: "it believes in a lease until its end at the server",

@@ -76,7 +76,9 @@ impl Scripts {
 
     fn asked(&self, words: Vec<Vec<u8>>, connection: usize) -> Result<(Asked, Receiver<Option<Vec<u8>>>), ()> {
         let command = words.first().map(|word| String::from_utf8_lossy(word).to_lowercase()).unwrap_or_default();
-        if !["eval", "evalsha", "eval_ro", "evalsha_ro", "fcall"].contains(&&*command) {
+        let runs = ["eval", "evalsha", "eval_ro", "evalsha_ro", "fcall"].contains(&&*command);
+        // A script without keys is none of a lock.
+        if !runs || words.get(2).is_some_and(|count| count == b"0") {
             return Err(());
         }
         let name = words.get(1).and_then(|which| self.names.get(which));

@@ -267,11 +267,11 @@ fn losses_of_data(judge: &mut Judge<'_>) -> Verdict {
             }
         }
     }
-    // Others leave when they end.
-    let leaving: &[&str] = if judge.ledger.terms.can("leaves") { &["a", "b"] } else { &[] };
-    for waiter in leaving {
-        judge.tell(&format!("leave {waiter}"));
-        judge.says("left", waiter, "**Giving up**, at any moment")?;
+    for (waiter, id) in ["a", "b"].into_iter().zip(ids) {
+        let beat = judge.request("heartbeat", BEATS)?;
+        judge.grants(&beat, "alive", &id, WHOLE, false);
+        took(judge, waiter, &id)?;
+        released(judge, waiter)?;
     }
     Ok(())
 }
