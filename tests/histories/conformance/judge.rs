@@ -21,10 +21,10 @@ use super::{
 };
 
 /// How many other requests may come before the one that a scene waits for.
-const OTHERS: usize = 5;
+const OTHERS: usize = 20;
 
-/// The rank of a waiter that need not look for the end of leases.
-pub const FAR: u64 = 7;
+/// The lease of another client, at whose end the first waiter looks whether the lock is free.
+pub const ANOTHERS: Duration = Duration::from_millis(300);
 
 /// A value of a reply.
 pub enum Value {
@@ -59,7 +59,7 @@ impl<'a> Judge<'a> {
             let lines = BufReader::new(output).lines().map_while(Result::ok);
             lines.map(Heard::Said).chain([Heard::Ended]).try_for_each(|heard| hear.send(heard))
         });
-        let [lease, liveness, buffer, notice] = [6_000_000, 3_000_000, 1_000_000, 300_000];
+        let [lease, liveness, buffer, notice] = [12_000_000, 9_000_000, 1_000_000, 600_000];
         let terms = Terms { prefix: "rep", lock: "lock", lease, liveness, buffer, notice, can: HashSet::new() };
         let (asked, said, exchange) = Default::default();
         let (epoch, stamp) = (1_700_000_000_000_000, 1_700_000_000_000_001);
@@ -227,15 +227,16 @@ impl<'a> Judge<'a> {
         self.answer(asked, word, Duration::ZERO, Vec::new());
     }
 
-    pub fn queued(&mut self, asked: &Asked, rank: u64) {
+    /// In the queue, first.
+    pub fn queued(&mut self, asked: &Asked) {
         let seat = self.seat(&asked.text(0), Some(asked.connection));
         let ticket = self.ticket(&asked.text(0));
-        let values = [("seat", Value::Text(seat)), ("ticket", Value::Number(ticket)), ("rank", Value::Number(rank))];
-        self.answer(asked, "queued", Duration::ZERO, values.into());
+        let values = [("seat", Value::Text(seat)), ("ticket", Value::Number(ticket)), ("rank", Value::Number(0))];
+        self.answer(asked, "queued", ANOTHERS, values.into());
     }
 
-    pub fn alive(&mut self, asked: &Asked, rank: u64, left: Duration) {
-        self.answer(asked, "alive", left, vec![("rank", Value::Number(rank))]);
+    pub fn alive(&mut self, asked: &Asked) {
+        self.answer(asked, "alive", ANOTHERS, vec![("rank", Value::Number(0))]);
     }
 
     /// An answer that says that this acquire holds the lock for so long.
@@ -302,10 +303,10 @@ impl<'a> Judge<'a> {
         let holds = self.ledger.acquires.get(&id).is_some_and(|acquire| acquire.holds);
         let lease = Duration::from_micros(self.ledger.terms.lease);
         match &*asked.verb {
-            "heartbeat" => self.alive(asked, FAR, lease),
+            "heartbeat" => self.alive(asked),
             "acquire" if holds => self.grants(asked, "granted", &id, lease, false),
             "acquire" if self.ledger.acquires[&id].room == "0" => self.plain(asked, "busy"),
-            "acquire" => self.queued(asked, FAR),
+            "acquire" => self.queued(asked),
             "renew" if holds => self.grants(asked, "renewed", &id, lease, false),
             "renew" => self.plain(asked, "lost"),
             "release" => self.plain(asked, "released"),
