@@ -21,7 +21,7 @@ use super::{
 };
 
 /// How many other requests may come before the one that a scene waits for.
-const OTHERS: usize = 20;
+const OTHERS: usize = 50;
 
 /// The lease of another client, at whose end the first waiter looks whether the lock is free.
 pub const ANOTHERS: Duration = Duration::from_millis(300);

@@ -283,7 +283,7 @@ fn giving_up(judge: &mut Judge<'_>) -> Verdict {
     const GIVES_UP: &str = "`leave` with the ID, until it is answered or liveness + buffer have passed since the last \
                             request.";
     let leaves = judge.ledger.terms.can("leaves");
-    judge.tell(if leaves { "acquire a -" } else { "acquire a 8000000" });
+    judge.tell(if leaves { "acquire a -" } else { "acquire a 6000000" });
     let asked = judge.request("acquire", "**Ask**: `acquire` with `room` 2^53.")?;
     let id = asked.text(0);
     asked.cut();
