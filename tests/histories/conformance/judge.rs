@@ -132,7 +132,7 @@ impl<'a> Judge<'a> {
 
     /// The latest request that has not been answered; earlier ones never are.
     pub fn latest(&mut self) -> Option<Asked> {
-        self.asked.drain(..).last()
+        self.asked.drain(..).next_back()
     }
 
     /// The next request for this script; others are answered as before.

@@ -7,7 +7,7 @@ use std::{
 
 use super::{
     complaint::{Verdict, must},
-    referee::Asked,
+    referee::{Asked, Request},
 };
 
 pub const MEMORY: &str = "keeps the text `memory` of the last reply about that lock";
@@ -75,7 +75,7 @@ pub struct Ledger {
     /// Seats in messages that no client may believe.
     pub forged: HashSet<Vec<u8>>,
     /// The last request of a connection that was answered NOSCRIPT.
-    unknown: HashMap<usize, (String, Vec<String>, Vec<Vec<u8>>)>,
+    unknown: HashMap<usize, Request>,
 }
 
 impl Ledger {
@@ -123,14 +123,13 @@ impl Ledger {
     }
 
     pub fn no_script(&mut self, asked: &Asked) {
-        let request = (asked.verb.clone(), asked.keys.clone(), asked.args.clone());
-        self.unknown.insert(asked.connection, request);
+        self.unknown.insert(asked.connection, asked.request.clone());
     }
 
     pub fn check(&mut self, asked: &Asked) -> Verdict {
         const SCRIPTS: &str = "The scripts are the files `lua/rendered/*.lua` of this repository, byte for byte.";
-        if let Some((verb, keys, args)) = self.unknown.remove(&asked.connection) {
-            let same = (&verb, &keys, &args) == (&asked.verb, &asked.keys, &asked.args);
+        if let Some(request) = self.unknown.remove(&asked.connection) {
+            let same = request == asked.request;
             let rule = "Only the `EVAL` after `NOSCRIPT` repeats it unchanged";
             must(same || !asked.by_text, rule, || "the `EVAL` differs from the `EVALSHA` before it".into())?;
             if same {
@@ -305,8 +304,7 @@ impl Ledger {
 
 /// The client reads what one connection brings in order. What came over another one it may have missed.
 fn is_latest(told: &[Told], asked: &Asked, text: &[u8], client: &str) -> bool {
-    let mut latest = told.iter().rev().filter(|told| told.2 == client).peekable();
-    while let Some(told) = latest.next() {
+    for told in told.iter().rev().filter(|told| told.2 == client) {
         if told.0 == text {
             return true;
         }

@@ -5,10 +5,11 @@ use std::{
     collections::HashMap,
     io::Write as _,
     net::{Shutdown, TcpListener, TcpStream},
+    ops::Deref,
     os::unix::net::UnixStream,
     sync::{
         Arc,
-        mpsc::{Receiver, Sender, channel},
+        mpsc::{Sender, channel},
     },
     time::Instant,
 };
@@ -28,16 +29,29 @@ pub enum Heard {
 }
 
 /// A request for a script.
-pub struct Asked {
+#[derive(Clone, PartialEq)]
+pub struct Request {
     /// The name of the script, or the command itself if it is none of this repository.
     pub verb: String,
-    pub by_text: bool,
     pub keys: Vec<String>,
     pub args: Vec<Vec<u8>>,
+}
+
+/// A request that was sent, and waits for an answer.
+pub struct Asked {
+    pub request: Request,
+    pub by_text: bool,
     pub connection: usize,
     /// When it had been read: later than it was sent.
     pub at: Instant,
     answer: Sender<Option<Vec<u8>>>,
+}
+
+impl Deref for Asked {
+    type Target = Request;
+    fn deref(&self) -> &Request {
+        &self.request
+    }
 }
 
 impl Asked {
@@ -74,26 +88,18 @@ impl Scripts {
         Scripts { names }
     }
 
-    fn asked(&self, words: Vec<Vec<u8>>, connection: usize) -> Result<(Asked, Receiver<Option<Vec<u8>>>), ()> {
-        let command = words.first().map(|word| String::from_utf8_lossy(word).to_lowercase()).unwrap_or_default();
-        let runs = ["eval", "evalsha", "eval_ro", "evalsha_ro", "fcall"].contains(&&*command);
-        // A script without keys is none of a lock.
-        if !runs || words.get(2).is_some_and(|count| count == b"0") {
-            return Err(());
-        }
-        let name = words.get(1).and_then(|which| self.names.get(which));
-        let (answer, answered) = channel();
+    /// The request in these words of a command, if they are one for a script with keys. Others are none of a lock.
+    fn request(&self, words: &[Vec<u8>]) -> Option<Request> {
         let text = |word: &Vec<u8>| String::from_utf8_lossy(word).into_owned();
-        let asked = Asked {
-            by_text: command == "eval",
-            verb: name.filter(|_| words.get(2).is_some_and(|count| count == b"2")).cloned().unwrap_or(command),
+        let command = words.first().map(text)?.to_lowercase();
+        let runs = ["eval", "evalsha", "eval_ro", "evalsha_ro", "fcall"].contains(&&*command);
+        let count = words.get(2).filter(|count| runs && *count != b"0")?;
+        let name = self.names.get(&words[1]).filter(|_| count == b"2");
+        Some(Request {
+            verb: name.cloned().unwrap_or(command),
             keys: words.iter().skip(3).take(2).map(text).collect(),
-            args: words.into_iter().skip(5).collect(),
-            connection,
-            at: Instant::now(),
-            answer,
-        };
-        Ok((asked, answered))
+            args: words.iter().skip(5).cloned().collect(),
+        })
     }
 }
 
@@ -129,23 +135,24 @@ fn serve(number: usize, client: &TcpStream, server: &UnixStream, scripts: &Scrip
     });
     let mut frames = Frames::new(client);
     while let Some(frame) = frames.next() {
-        match scripts.asked(words(&frame), number) {
-            Err(()) => {
-                // A message may come meanwhile, which the other thread writes.
-                if (&*server).write_all(&frame).is_err() || replies.recv().is_err() {
-                    return;
-                }
+        let words = words(&frame);
+        let Some(request) = scripts.request(&words) else {
+            // A message may come meanwhile, which the other thread writes.
+            if (&*server).write_all(&frame).is_err() || replies.recv().is_err() {
+                return;
             }
-            Ok((asked, answered)) => {
-                if hear.send(Heard::Asked(asked)).is_err() {
-                    return;
-                }
-                match answered.recv() {
-                    Ok(Some(frame)) if (&*client).write_all(&frame).is_ok() => {}
-                    Ok(_) => return,
-                    Err(_) => while frames.next().is_some() {},
-                }
-            }
+            continue;
+        };
+        let (answer, answered) = channel();
+        let by_text = words[0].eq_ignore_ascii_case(b"eval");
+        let asked = Asked { request, by_text, connection: number, at: Instant::now(), answer };
+        if hear.send(Heard::Asked(asked)).is_err() {
+            return;
+        }
+        match answered.recv() {
+            Ok(Some(frame)) if (&*client).write_all(&frame).is_ok() => {}
+            Ok(_) => return,
+            Err(_) => while frames.next().is_some() {},
         }
     }
 }
