@@ -17,7 +17,7 @@ pub struct Mistake {
     changes: &'static [(&'static str, &'static str)],
 }
 
-pub const MISTAKES: [Mistake; 15] = [
+pub const MISTAKES: [Mistake; 18] = [
     Mistake {
         what: "it remembers only the first memory",
         scene: "a free lock",
@@ -26,6 +26,24 @@ pub const MISTAKES: [Mistake; 15] = [
             "self.text, self.heard, self.keep = reply",
             "self.text, self.heard, self.keep = self.text or reply",
         )],
+    },
+    Mistake {
+        what: "a waiter has no memory",
+        scene: "a queue",
+        rule: "`memory` of the last reply about that lock",
+        changes: &[("return self.text if now_us() < self.heard + _DAY else b\"\"", "return b\"\"")],
+    },
+    Mistake {
+        what: "all acquires have one secret",
+        scene: "no free lock",
+        rule: "at least 120 random bits as text, new for each acquire",
+        changes: &[("[wire.channel, random_name(), label", "[wire.channel, wire.client, label")],
+    },
+    Mistake {
+        what: "a late acquire costs a whole lease",
+        scene: "a queue",
+        rule: "All its requests carry `as_claim` 1",
+        changes: &[("self.id, room, 1, *spans", "self.id, room, 0, *spans")],
     },
     Mistake {
         what: "it does not empty the memory when it has had nothing at the lock for long",
@@ -87,8 +105,11 @@ pub const MISTAKES: [Mistake; 15] = [
     Mistake {
         what: "it goes on renewing a lease that the server has ended",
         scene: "a lost lease",
-        rule: "Any other word: the lease is lost.",
-        changes: &[("if reply.word != \"renewed\":", "if reply.word == \"broken\":")],
+        rule: "The client tells its caller and sends no more renewals",
+        changes: &[(
+            "if reply.word != \"renewed\":",
+            "if reply.word == \"lost\":\n            return\n        if reply.word != \"renewed\":",
+        )],
     },
     Mistake {
         what: "the release of a lost lease has its seat",
