@@ -66,7 +66,7 @@ test-acl:
 # Without CLIENT it is the Python client.
 conformance: export FAIRLOCK_CLIENT = $(CLIENT)
 conformance:
-	$(with_redis) cargo test --test histories conformance::a_client -- --ignored --nocapture
+	$(with_redis) RUST_BACKTRACE=0 cargo test --quiet --test histories conformance::a_ -- --ignored --nocapture --test-threads=1
 
 # It makes a virtual environment under target/, and says so if there is no python3.
 test-python:

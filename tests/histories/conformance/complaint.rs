@@ -6,7 +6,7 @@ const PAGE: &str = include_str!("../../../docs/protocol.md");
 
 #[derive(Debug)]
 pub struct Complaint {
-    /// The words of the page, in one line.
+    /// The words of the page, in one line. None if the driver is to blame.
     pub rule: &'static str,
     pub found: String,
     /// The exchange until then; the offending request is the last one.
@@ -38,8 +38,10 @@ fn place(rule: &str) -> Option<(usize, &'static str)> {
 
 impl fmt::Display for Complaint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (line, heading) = place(self.rule).expect("`must` has found it");
-        writeln!(f, "docs/protocol.md:{line} ({heading}): \"{}\"", self.rule)?;
+        match place(self.rule).filter(|_| !self.rule.is_empty()) {
+            Some((line, heading)) => writeln!(f, "docs/protocol.md:{line} ({heading}): \"{}\"", self.rule)?,
+            None => writeln!(f, "the driver, see docs/conformance.md:")?,
+        }
         writeln!(f, "  but {}", self.found)?;
         self.exchange.iter().try_for_each(|line| writeln!(f, "    {line}"))
     }

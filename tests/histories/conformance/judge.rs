@@ -92,7 +92,7 @@ impl<'a> Judge<'a> {
                 self.as_before(&asked);
             }
             if !self.hear(start)? {
-                return Err(self.driver_failed(&format!("nothing about {about} from the driver")));
+                return Err(self.driver_failed(&format!("it says nothing about {about}")));
             }
         }
     }
@@ -167,7 +167,7 @@ impl<'a> Judge<'a> {
                 self.exchange.push(format!("driver → {line}"));
                 let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
                 if words[0] == "failed" {
-                    return Err(self.driver_failed(&line));
+                    return Err(self.driver_failed(&format!("it says {line:?}")));
                 }
                 self.said.push_back(words);
             }
@@ -177,7 +177,7 @@ impl<'a> Judge<'a> {
                 self.with_exchange(checked)?;
                 self.asked.push_back(asked);
             }
-            Ok(Heard::Ended) => return Err(self.driver_failed("the driver has ended")),
+            Ok(Heard::Ended) => return Err(self.driver_failed("it has ended")),
             Err(_) => return Ok(false),
         }
         Ok(true)
@@ -193,9 +193,7 @@ impl<'a> Judge<'a> {
     }
 
     fn driver_failed(&self, what: &str) -> Complaint {
-        let rule = "so exactly that a client in another language can be written from it";
-        let found = format!("docs/conformance.md is not followed: {what}");
-        self.with_exchange::<()>(must(false, rule, || found)).unwrap_err()
+        self.with_exchange::<()>(must(false, "", || what.to_owned())).unwrap_err()
     }
 
     // The answers. What opaque texts contain is nobody's business, so they are random here, and never valid UTF-8.
@@ -338,13 +336,13 @@ impl<'a> Judge<'a> {
             }
             match self.hear(start) {
                 Ok(true) => {}
-                Ok(false) => return Err(self.driver_failed("the driver does not end with its input")),
-                Err(complaint) if complaint.found.ends_with("has ended") => break,
+                Ok(false) => return Err(self.driver_failed("it does not end with its input")),
+                Err(complaint) if complaint.found.ends_with("it has ended") => break,
                 Err(complaint) => return Err(complaint),
             }
         }
         let status = self.driver.wait(SOON);
-        if status.success() { Ok(()) } else { Err(self.driver_failed(&format!("the driver ends with {status}"))) }
+        if status.success() { Ok(()) } else { Err(self.driver_failed(&format!("it ends with {status}"))) }
     }
 }
 

@@ -60,7 +60,7 @@ fn a_client_keeps_the_rules_of_the_page() {
 
 #[test]
 #[ignore = "it needs a client: make conformance"]
-fn a_client_and_rust_processes_share_a_queue() {
+fn a_queue_of_a_client_and_rust_processes() {
     let (server, scripts) = (RedisServer::builder().plain().start(), Arc::new(Scripts::read()));
     let waits = |command: &String| {
         let judge = Judge::start(command, &server, &scripts);

@@ -123,10 +123,10 @@ fn no_free_lock(judge: &mut Judge<'_>) -> Verdict {
     released(judge, "c")
 }
 
-/// The answer to a request comes late, so the deadline is sooner than it seems. Nothing is answered after that but one
-/// renewal, which comes too late.
+/// The answer to a request comes late, so the deadline is sooner than it seems. Nothing is answered after that but the
+/// last renewal, when it is too late. (On a busy machine there may be none.)
 fn a_deadline(judge: &mut Judge<'_>) -> Verdict {
-    const LEFT: Duration = Duration::from_millis(2500);
+    const LEFT: Duration = Duration::from_millis(3500);
     const LATE: Duration = Duration::from_secs(1);
     judge.tell("try a");
     let (asked, id) = loop {
@@ -140,7 +140,7 @@ fn a_deadline(judge: &mut Judge<'_>) -> Verdict {
         }
     };
     took(judge, "a", &id)?;
-    let mut renewal = judge.request("renew", RENEWS)?;
+    let mut renewal = None;
     judge.silent = true;
     let whole = judge.ledger.terms.can("waits");
     let notice = if whole { judge.ledger.terms.notice } else { 0 } * LEFT.as_micros() as u64 / WHOLE.as_micros() as u64;
@@ -149,12 +149,12 @@ fn a_deadline(judge: &mut Judge<'_>) -> Verdict {
         // It is repeated over another connection.
         sleep(Duration::from_millis(10).min(end.saturating_duration_since(Instant::now())));
         judge.believes("a")?;
-        renewal = judge.latest().unwrap_or(renewal);
+        renewal = judge.latest().or(renewal);
     }
     let counted = "**A deadline counts from before the request was sent.**";
     let believes = judge.believes("a")?;
     judge.must(!believes, counted, || "the client still believes in a lease that is over".into())?;
-    judge.grants(&renewal, "renewed", &id, WHOLE, false);
+    renewal.into_iter().for_each(|renewal| judge.grants(&renewal, "renewed", &id, WHOLE, false));
     let read = Instant::now();
     while read.elapsed() < Duration::from_millis(100) {
         let final_ = "a no is not taken back by a reply that is read later";
