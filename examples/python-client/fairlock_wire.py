@@ -87,12 +87,11 @@ class Wire:
         self.client = random_name()
         self.channel = f"{prefix}:client:{self.client}"
         self.process = os.getpid()
-        seconds = patience / SECOND
         # No request may be repeated without being built anew.
-        limits = {"socket_timeout": seconds, "socket_connect_timeout": seconds, "retry": Retry(NoBackoff(), 0)}
-        self._pool = redis.ConnectionPool.from_url(url, protocol=2, **limits)
+        self._pool = redis.ConnectionPool.from_url(url, protocol=2, retry=Retry(NoBackoff(), 0))
         self._push = push
-        self._patience = patience
+        # How long to wait for an answer; longer after each connection that was closed without one.
+        self._usual_patience = self._patience = patience
         self._connection = self._listener = None
         self._backoff = 10_000
 
@@ -119,8 +118,10 @@ class Wire:
             raise Failed(str(error)) from error
         except (RedisError, OSError) as error:
             self.disconnect()
+            if isinstance(error, redis.TimeoutError):
+                self._patience = max(self._patience, min(self._patience * 2, 5 * SECOND))
             raise Broken(str(error)) from error
-        self._backoff = 10_000
+        self._backoff, self._patience = 10_000, self._usual_patience
         try:
             return _reply(packed, sent)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -147,6 +148,8 @@ class Wire:
             return None  # no message of the scripts
 
     def _connect(self, patience):
+        for limit in ("socket_timeout", "socket_connect_timeout"):
+            self._pool.connection_kwargs[limit] = self._patience / SECOND
         connection = self._pool.make_connection()
         connection.connect()
         if self._push:

@@ -23,6 +23,9 @@ pub fn share_a_queue(drivers: &[String]) {
             .seed(seed)
             .processes(8)
             .waiters(4)
+            // Long enough for an interpreter on a busy machine.
+            .lease(Duration::from_secs(3))
+            .liveness(Duration::from_millis(2500), Duration::from_millis(2500))
             .slack(Duration::from_secs(6))
             .long_of(4)
             .every_other_is(drivers)
