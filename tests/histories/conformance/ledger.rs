@@ -48,7 +48,19 @@ impl Terms {
 }
 
 /// A text that was told over a connection, or by a message, to a client id.
-struct Told(Vec<u8>, Option<usize>, String);
+struct Told {
+    text: Vec<u8>,
+    connection: Option<usize>,
+    client: String,
+    /// Its client has sent another request over that connection since.
+    read: bool,
+}
+
+impl Told {
+    fn new(text: Vec<u8>, connection: Option<usize>, client: &str) -> Told {
+        Told { text, connection, client: client.to_owned(), read: false }
+    }
+}
 
 /// One acquire.
 #[derive(Default)]
@@ -86,18 +98,18 @@ impl Ledger {
 
     /// What the answer to this request tells its client to remember.
     pub fn remember(&mut self, asked: &Asked, memory: Vec<u8>) {
-        self.memories.push(Told(memory, Some(asked.connection), client_of(asked)));
+        self.memories.push(Told::new(memory, Some(asked.connection), &client_of(asked)));
     }
 
     /// A seat was told. `connection`: none by a message.
     pub fn seat(&mut self, id: &str, connection: Option<usize>, seat: Vec<u8>) {
-        self.acquires.entry(id.to_owned()).or_default().seats.push(Told(seat, connection, String::new()));
+        self.acquires.entry(id.to_owned()).or_default().seats.push(Told::new(seat, connection, ""));
     }
 
     /// A message granted the lock to this acquire. A small client leaves its memory alone.
     pub fn published(&mut self, id: &str, token: u64, memory: Vec<u8>) {
         self.acquires.entry(id.to_owned()).or_default().token = token;
-        self.memories.push(Told(memory, None, id.split('.').next().unwrap_or_default().to_owned()));
+        self.memories.push(Told::new(memory, None, id.split('.').next().unwrap_or_default()));
     }
 
     /// A lease was told, for this long since before the request was sent.
@@ -128,6 +140,9 @@ impl Ledger {
 
     pub fn check(&mut self, asked: &Asked) -> Verdict {
         const SCRIPTS: &str = "The scripts are the files `lua/rendered/*.lua` of this repository, byte for byte.";
+        let seats = self.acquires.values_mut().flat_map(|acquire| &mut acquire.seats);
+        let on_it = |told: &&mut Told| told.connection == Some(asked.connection);
+        self.memories.iter_mut().chain(seats).filter(on_it).for_each(|told| told.read = true);
         if let Some(request) = self.unknown.remove(&asked.connection) {
             let same = request == asked.request;
             let rule = "Only the `EVAL` after `NOSCRIPT` repeats it unchanged";
@@ -278,7 +293,7 @@ impl Ledger {
         let told = self.acquires.get(id).map(|acquire| &*acquire.seats).unwrap_or_default();
         must(!self.forged.contains(seat), BELIEVED, || "the seat is that of a forged message".into())?;
         let released = asked.verb == "release" && seat.is_empty();
-        must(released || is_latest(told, asked, seat, ""), SEAT, || match told.iter().any(|told| told.0 == seat) {
+        must(released || is_latest(told, seat, ""), SEAT, || match told.iter().any(|told| told.text == seat) {
             true => format!("the {} of {id} has an older seat", asked.verb),
             false => format!("the {} of {id} has a seat of {} bytes that it was not told", asked.verb, seat.len()),
         })
@@ -288,12 +303,11 @@ impl Ledger {
     fn memory(&self, asked: &Asked, nth: usize, ids: &[String]) -> Verdict {
         let (memory, client) = (&asked.args[nth], client_of(asked));
         let has = |id: &String| self.acquires.get(id).is_some_and(|its| !its.over && !its.seats.is_empty());
-        let is_new = !self.memories.iter().any(|told| told.2 == client);
-        let was_told = self.memories.iter().any(|told| told.0 == *memory);
+        let was_told = self.memories.iter().any(|told| told.text == *memory);
         let kept = (memory.is_empty() && !ids.iter().any(has))
-            || is_latest(&self.memories, asked, memory, &client)
-            // A process may have several client ids; and a full client several requests under way.
-            || (was_told && (is_new || self.terms.can("full")));
+            || is_latest(&self.memories, memory, &client)
+            // It has several requests under way.
+            || (was_told && self.terms.can("full"));
         must(kept, MEMORY, || match (memory.is_empty(), was_told) {
             (true, _) => "there is no memory, although the client has a place or a lease".into(),
             (false, true) => "the memory is an older one".into(),
@@ -302,13 +316,14 @@ impl Ledger {
     }
 }
 
-/// The client reads what one connection brings in order. What came over another one it may have missed.
-fn is_latest(told: &[Told], asked: &Asked, text: &[u8], client: &str) -> bool {
-    for told in told.iter().rev().filter(|told| told.2 == client) {
-        if told.0 == text {
+/// Whether this text was told no earlier than the latest one that this client has certainly read. What another client id
+/// of its process was told since is as good.
+fn is_latest(told: &[Told], text: &[u8], client: &str) -> bool {
+    for told in told.iter().rev() {
+        if told.text == text {
             return true;
         }
-        if told.1 == Some(asked.connection) {
+        if told.read && told.client == client {
             return false;
         }
     }
