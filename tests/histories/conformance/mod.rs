@@ -15,7 +15,7 @@ mod scenes;
 
 use std::{path::PathBuf, sync::Arc};
 
-use testkit::{RedisServer, say};
+use testkit::{RedisServer, root, say};
 
 pub use self::crew::share_a_queue;
 use self::{complaint::Verdict, judge::Judge, mistakes::MISTAKES, referee::Scripts, scenes::SCENES};
@@ -72,6 +72,16 @@ fn a_queue_of_a_client_and_rust_processes() {
     }
 }
 
+/// The smallest client of the page, which does not wait: all scenes that need no more.
+#[test]
+#[ignore = "it needs python3 and packages from an index: make test-python"]
+fn the_smallest_client_keeps_its_rules() {
+    let Some(python) = super::python::python() else { return };
+    let [path, client] =
+        ["examples/python-client", "tests/histories/conformance/smallest.py"].map(|of| root().join(of));
+    replay(&format!("env PYTHONPATH='{}' '{}' '{}'", path.display(), python.display(), client.display()));
+}
+
 /// The deliberate mistakes are found, each by the rule that it breaks.
 #[test]
 #[ignore = "it needs python3 and packages from an index: make test-python"]
@@ -88,7 +98,7 @@ fn each_mistake_in_the_python_client_is_found() {
 /// The commands of drivers: the one of this run, or those of the Python client.
 fn clients() -> Vec<String> {
     let named = std::env::var("FAIRLOCK_CLIENT").ok().filter(|command| !command.is_empty());
-    let driver = testkit::root().join("examples/python-client/driver.py");
+    let driver = root().join("examples/python-client/driver.py");
     let of_python = |python: PathBuf| format!("'{}' '{}'", python.display(), driver.display());
     match named {
         Some(command) => vec![command],

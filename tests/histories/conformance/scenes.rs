@@ -57,7 +57,10 @@ fn granted(judge: &mut Judge<'_>, waiter: &str, left: Duration) -> Verdict<Strin
 fn took(judge: &mut Judge<'_>, waiter: &str, id: &str) -> Verdict {
     let said = judge.says("granted", waiter, TAKEN)?;
     let token = judge.ledger.acquires[id].token;
-    judge.must(said[2] == token.to_string(), GRANTED, || format!("the driver says {said:?}, and not {token}"))
+    judge.must(said[2] == token.to_string(), GRANTED, || format!("the driver says {said:?}, and not {token}"))?;
+    let place = judge.ledger.acquires[id].ticket.to_string();
+    let right = said[3] == place || judge.ledger.acquires[id].room == "0";
+    judge.must(right, "the `ticket` is its place", || format!("the driver says {said:?}, and not {place}"))
 }
 
 fn released(judge: &mut Judge<'_>, waiter: &str) -> Verdict {
@@ -270,7 +273,14 @@ fn losses_of_data(judge: &mut Judge<'_>) -> Verdict {
         }
     }
     for (waiter, id) in ["a", "b"].into_iter().zip(ids) {
-        let beat = judge.request("heartbeat", BEATS)?;
+        // The other waiter may have another client id, which is not told of this grant.
+        let beat = loop {
+            let beat = judge.request("heartbeat", BEATS)?;
+            if id.starts_with(&beat.text(0)) {
+                break beat;
+            }
+            judge.as_before(&beat);
+        };
         judge.grants(&beat, "alive", &id, WHOLE, false);
         took(judge, waiter, &id)?;
         released(judge, waiter)?;
