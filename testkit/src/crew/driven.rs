@@ -156,7 +156,7 @@ impl Driven {
         };
         let timeout = timeout.map(|timeout| timeout.as_nanos() as u64);
         let called = now_ns();
-        let event = timeout.map_or(Event::Called, |timeout_ns| Event::CalledFor { timeout_ns });
+        let event = timeout.map_or(Event::Called, Event::CalledFor);
         self.record.note_at(called, &waiter, event);
         self.tell(&line);
         self.slots[slot] = Slot { waiter, long, doing: Doing::Waits { called, timeout: timeout.unwrap_or(0), leaves } };
@@ -174,10 +174,10 @@ impl Driven {
             Doing::Rests { until: now_ns() + up_to(&mut self.rng, Duration::from_millis(300)).as_nanos() as u64 };
         let release = Some(format!("release {waiter}"));
         let (next, line) = match (&mut self.slots[slot].doing, words[0]) {
-            (Doing::Waits { .. }, "queued") => return note(at, Event::Queued { ticket: number(2) }),
+            (Doing::Waits { .. }, "queued") => return note(at, Event::Queued(number(2))),
             (Doing::Waits { .. }, "granted") => {
-                note(at, Event::Queued { ticket: number(3) });
-                note(at, Event::Granted { token: number(2) });
+                note(at, Event::Queued(number(3)));
+                note(at, Event::Granted(number(2)));
                 let rest = if long { self.orders.lease.mul_f64(1.1 + 0.4 * self.rng.f64()) } else { LOOK };
                 let until = at + rest.as_nanos() as u64;
                 (Doing::Holds { granted: at, until, asked: None, was_held: false }, None)
