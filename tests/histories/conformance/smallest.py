@@ -34,7 +34,8 @@ class Client:
         lease, about = self.lease, [self.wire.channel, EMPTY, "smallest", EMPTY]
         while True:
             held = {"id": f"{self.wire.client}.{next(self.numbers)}", "about": about, "over": None}
-            reply = self.ask("acquire", lambda: [held["id"], 0, 1, lease, lease, 0, lease // 3, *about, self.memory, EMPTY])
+            spans = [lease, lease, 0, lease // 3]
+            reply = self.ask("acquire", lambda: [held["id"], 0, 1, *spans, *about, self.memory, EMPTY])
             if reply is None:
                 until = now_us() + lease
                 while now_us() < until and not self.ask("release", lambda: [held["id"], EMPTY, self.memory], until):
