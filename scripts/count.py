@@ -151,7 +151,8 @@ def count(files):
     columns = [(path, len(line)) for path, text in lua.items() for line in text.split("\n")]
     wide = [f"{path}: {number} columns" for path, number in columns if number > 120]
     pages = lines(files, r"README\.md|docs/(?!track-record|runs|releasing|crate|coming-from-ci|testing|conformance)[\w-]+\.md")
-    kit = lines(files, r"(tests|testkit|cli/tests)/.*\.rs")
+    judge = r"(tests/histories/conformance/.*|testkit/src/crew/driven)\.rs"
+    kit = lines(files, rf"(?!{judge})(tests|testkit|cli/tests)/.*\.rs")
     unit = {path: files[path].count("\n") for path in only_tests}
     unit |= lines(files, r"cli/src/(.*/)?tests(/.*)?\.rs")
     lists = lines(files, r"tests/mutants/\w+\.txt")
@@ -176,6 +177,8 @@ def count(files):
         # Nor the pages of the release, of the crate, and for people who come from CI.
         ("README and docs, without track record and runs", sum(pages.values()), 2_800, largest(pages)),
         ("tests, kit, tests of the command line and of src", sum(kit.values()) + sum(unit.values()), 40_886, []),
+        # `make conformance`, which people run who write a client.
+        ("the judge of other clients", sum(lines(files, judge).values()), None, []),
         ("lists of mutants", sum(lists.values()), None, []),
         ("dependencies of the library", len(needed), 20, needed),
         ("files above 400 lines", len(long), 0, long),
