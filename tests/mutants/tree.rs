@@ -52,7 +52,7 @@ pub(crate) const REAL: Stage = Stage {
         ("api::bursts", &["a_hundred_thousand"]),
         ("api::cancellation", &["dropped_", "releases_reach_the_server"]),
         ("api::server_costs", &[]),
-        ("faults::process_deaths", &["a_dead_holder_before"]),
+        ("faults::process_deaths", &[]),
         ("api::connect_errors", &[]),
         ("topologies::discovery", &[]),
         ("topologies::masters", &[]),

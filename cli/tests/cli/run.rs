@@ -29,6 +29,15 @@ fn a_command_that_died_by_a_signal_is_reported_as_shells_do() {
     }
 }
 
+/// The server of this test may evict any key of a lock.
+#[test]
+fn warnings_of_the_library_appear_on_stderr() {
+    let server = RedisServer::builder().config("maxmemory 100mb").config("maxmemory-policy allkeys-lru").start();
+    let ended = Redis::of(server).run("x", &[], "true").finish();
+    assert_eq!((ended.code, ended.stderr.lines().count()), (0, 1), "{ended:?}");
+    assert!(ended.stderr.starts_with("fairlock: the server may evict keys of locks"), "{ended:?}");
+}
+
 /// A server that cannot be reached would be tried again and again if it were asked first.
 #[test]
 fn impossible_options_are_refused_before_a_server_is_asked() {

@@ -22,7 +22,7 @@ impl History {
     /// An acquire with a timeout returned by then and, if it gave up, no earlier (I8). No fault of the server excuses
     /// it; a pause of its own process does.
     pub fn by_their_timeouts(&self, terms: &Terms) -> Result<(), String> {
-        let late = |wait: &&Wait| wait.late_ns().is_some_and(|late| late > terms.lateness_ns());
+        let late = |wait: &&Wait| wait.late_ns().is_some_and(|late| Duration::from_nanos(late) > terms.lateness);
         if let Some(wait) = self.waits().iter().find(late) {
             let late = wait.late_ns().unwrap_or_default() as f64 / 1e6;
             return Err(format!("{} returned {late:.3} ms after its timeout", wait.waiter));

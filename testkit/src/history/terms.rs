@@ -63,10 +63,6 @@ impl Terms {
         nanos(self.lease)
     }
 
-    pub(super) fn lateness_ns(&self) -> u64 {
-        nanos(self.lateness)
-    }
-
     /// How long nothing is granted after a loss of data, at the most.
     pub(super) fn recovery(&self) -> u64 {
         nanos(self.liveness.max(self.lease))

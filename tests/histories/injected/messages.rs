@@ -21,7 +21,9 @@ pub fn forged(server: &RedisServer, hits: u64) -> Fault<'_> {
         let other = state::key("another");
         let (seconds, micros): (u64, u64) = cmd("TIME").query(&mut raw).unwrap();
         let now = seconds * 1_000_000 + micros;
-        let waiters: Vec<(String, u64)> = with_scores(&mut raw, &lock.replace(":lock", ":waiters"));
+        let waiters = lock.replace(":lock", ":waiters");
+        let waiters = cmd("ZRANGE").arg(&[&waiters, "0", "-1", "WITHSCORES"]).query(&mut raw);
+        let waiters: Vec<(String, u64)> = waiters.unwrap();
         let holder = State::read(&mut raw, crew.lock()).and_then(|state| state.holder());
         let mut reached = 0;
         for (nth, (id, ticket)) in (0..).zip(&waiters) {
@@ -38,10 +40,6 @@ pub fn forged(server: &RedisServer, hits: u64) -> Fault<'_> {
         }
         Struck::hits(reached)
     })
-}
-
-fn with_scores(raw: &mut Connection, key: &str) -> Vec<(String, u64)> {
-    cmd("ZRANGE").arg(&[key, "0", "-1", "WITHSCORES"]).query(raw).unwrap()
 }
 
 /// How many clients received it. In a cluster they listen to channels of their slots.
