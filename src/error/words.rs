@@ -7,14 +7,9 @@ use crate::inspect::Holder;
 
 /// A duration for people, without nanoseconds. A millisecond at least, because "0ns" reads like an error.
 pub(crate) fn brief(duration: &Duration) -> String {
-    let rounded = match duration {
-        short if short.as_secs() == 0 => Duration::from_millis(short.subsec_millis().max(1).into()),
-        middling if middling.as_secs() < 10 => {
-            Duration::from_millis((middling.as_millis() / 100 * 100).try_into().unwrap_or(0))
-        }
-        long => Duration::from_secs(long.as_secs()),
-    };
-    format!("{rounded:?}")
+    let millis = duration.as_millis() as u64;
+    let unit = [1, 100, 1000][usize::from(millis >= 1000) + usize::from(millis >= 10_000)];
+    format!("{:?}", Duration::from_millis((millis / unit * unit).max(1)))
 }
 
 pub(super) fn unavailable(waited: &Duration, cause: &Option<Cause>) -> String {

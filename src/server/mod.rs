@@ -23,8 +23,6 @@ mod wire;
 pub(crate) use discovery::{Slot, SlotMap, slot_of};
 #[cfg(any(feature = "operator", feature = "__test-hooks"))]
 pub(crate) use endpoint::digest;
-#[cfg(any(test, feature = "testing"))]
-pub(crate) use endpoint::digests;
 pub(crate) use endpoint::{Endpoint, Node};
 #[cfg(feature = "__test-hooks")]
 pub(crate) use hooks::{converse, read_by_the_library, read_frames, read_nodes};
@@ -32,12 +30,9 @@ pub(crate) use hooks::{converse, read_by_the_library, read_frames, read_nodes};
 pub use line::{Answer, Line, Place, Places};
 #[cfg(feature = "redis-1")]
 pub(crate) use redis::ConnectionInfo;
-#[cfg(any(test, feature = "testing"))]
-pub(crate) use resp::Value;
-#[cfg(any(test, feature = "testing"))]
-pub(crate) use rights::SCRIPT as RIGHTS;
 pub(crate) use setup::{Facts, Previous};
-#[cfg(any(test, feature = "testing"))]
-pub(crate) use stream::Stream;
 pub(crate) use target::Target;
 pub(crate) use wire::{Reply, Said, Wire};
+/// What the service of `testing` is made of, too.
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use {endpoint::digests, resp::Value, rights::SCRIPT as RIGHTS, stream::Stream};
