@@ -6,6 +6,7 @@ use crate::protocol::{
     assemble,
 };
 use crate::server::Target;
+pub use crate::server::{converse, read_by_the_library, read_frames, read_nodes};
 
 /// The reference model of the scripts.
 pub mod model {
@@ -64,28 +65,6 @@ pub fn read_reply(script: &str, packed: &[u8]) -> Option<Vec<u128>> {
     let numbers = [Epoch::on_wire(common.known.epoch), Stamp::on_wire(common.known.stamp), common.waiting];
     let spans = [common.lease_left, common.recover_left, common.keep].map(|span| span.as_micros());
     Some(numbers.into_iter().map(u128::from).chain(spans).chain(told).collect())
-}
-
-/// The frames in these bytes, which arrive in pieces of this size, and whether they end the connection.
-pub fn read_frames(bytes: &[u8], size: usize) -> (Vec<String>, Option<String>) {
-    crate::server::read_frames(bytes, size)
-}
-
-/// The frames in these bytes as the redis crate reads them, up to what it refuses.
-pub fn read_by_the_library(bytes: &[u8]) -> Vec<String> {
-    crate::server::read_by_the_library(bytes)
-}
-
-/// Host and port of the node that serves each of these slots, by the reply of a node; or of the only master, by that of
-/// a sentinel.
-pub fn read_nodes(bytes: &[u8], slots: &[u16]) -> Option<Vec<Option<(String, u16)>>> {
-    crate::server::read_nodes(bytes, slots)
-}
-
-/// What a connection says when it has asked these questions (each byte means one), and is answered with these bytes in
-/// pieces of this size; and whether that ends it.
-pub fn converse(questions: &[u8], bytes: &[u8], size: usize) -> (Vec<String>, Option<String>) {
-    crate::server::converse(questions, bytes, size)
 }
 
 /// A URL as it is shown to people, or why it is refused.

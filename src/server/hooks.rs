@@ -33,7 +33,8 @@ fn feed(bytes: &[u8], size: usize, mut take: impl FnMut(Value<'_>) -> Option<Str
     None
 }
 
-pub(crate) fn read_frames(bytes: &[u8], size: usize) -> (Vec<String>, Option<String>) {
+/// The frames in these bytes, which arrive in pieces of this size, and whether they end the connection.
+pub fn read_frames(bytes: &[u8], size: usize) -> (Vec<String>, Option<String>) {
     let mut read = Vec::new();
     let end = feed(bytes, size, |value| {
         read.push(format!("{value:?}"));
@@ -43,7 +44,7 @@ pub(crate) fn read_frames(bytes: &[u8], size: usize) -> (Vec<String>, Option<Str
 }
 
 /// The same as the redis crate reads it, up to what it refuses.
-pub(crate) fn read_by_the_library(mut bytes: &[u8]) -> Vec<String> {
+pub fn read_by_the_library(mut bytes: &[u8]) -> Vec<String> {
     let mut parser = redis::Parser::new();
     let mut read = Vec::new();
     while !bytes.is_empty() {
@@ -66,7 +67,7 @@ impl<I: Iterator<Item = u8>> std::io::Read for OneByOne<'_, I> {
 }
 
 /// Which node serves these slots, by what a node of a cluster or a sentinel says: `None` if it cannot be read.
-pub(crate) fn read_nodes(bytes: &[u8], slots: &[u16]) -> Option<Vec<Option<(String, u16)>>> {
+pub fn read_nodes(bytes: &[u8], slots: &[u16]) -> Option<Vec<Option<(String, u16)>>> {
     let shown = |node: &Node| (node.host.clone(), node.port);
     let asked = Endpoint::parse("redis://asked:1/").ok()?;
     let mut found = None;
@@ -79,7 +80,9 @@ pub(crate) fn read_nodes(bytes: &[u8], slots: &[u16]) -> Option<Vec<Option<(Stri
     found
 }
 
-pub(crate) fn converse(questions: &[u8], bytes: &[u8], size: usize) -> (Vec<String>, Option<String>) {
+/// What a connection says when it has asked these questions (each byte means one), and is answered with these bytes in
+/// pieces of this size; and whether that ends it.
+pub fn converse(questions: &[u8], bytes: &[u8], size: usize) -> (Vec<String>, Option<String>) {
     let mut pairing = Pairing::new(SCRIPTS.iter().map(|script| script.name.to_owned()).collect());
     let keys = Arc::new(LockKeys::new("fairlock", "x"));
     let mut out = Vec::new();

@@ -25,7 +25,7 @@ pub(crate) use discovery::{Slot, SlotMap, slot_of};
 pub(crate) use endpoint::digest;
 pub(crate) use endpoint::{Endpoint, Node};
 #[cfg(feature = "__test-hooks")]
-pub(crate) use hooks::{converse, read_by_the_library, read_frames, read_nodes};
+pub use hooks::{converse, read_by_the_library, read_frames, read_nodes};
 #[cfg(feature = "operator")]
 pub use line::{Answer, Line, Place, Places};
 #[cfg(feature = "redis-1")]
