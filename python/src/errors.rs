@@ -27,7 +27,7 @@ fn raised(made: PyResult<Bound<'_, PyAny>>) -> PyErr {
     made.map_or_else(|failure| failure, PyErr::from_value)
 }
 
-fn bare(py: Python<'_>, class: &str, message: &str) -> PyErr {
+pub(crate) fn bare(py: Python<'_>, class: &str, message: &str) -> PyErr {
     raised(exception(py, class, message, |_| Ok(())))
 }
 

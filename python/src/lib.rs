@@ -16,6 +16,7 @@ mod lock;
 mod logs;
 mod notifier;
 mod operation;
+mod testing;
 
 use pyo3::prelude::*;
 
@@ -33,4 +34,6 @@ mod _native {
     use crate::notifier::Notifier;
     #[pymodule_export]
     use crate::operation::{Operation, exiting};
+    #[pymodule_export]
+    use crate::testing::LockService;
 }

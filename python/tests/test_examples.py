@@ -155,16 +155,9 @@ def test_a_cell_of_jupyter_can_be_interrupted(server: Server, client: fairlock.C
     eventually("the kernel's client is gone", lambda: not lock.is_locked().wait())
 
 
-@pytest.fixture(scope="module")
-def lock_service() -> Iterator[fairlock.Client]:
-    """For tests of programs that use locks: a server and a client for the tests of a module, in their process."""
-    server = Server()
-    with fairlock.connect(server.url, prefix="tests") as client:
-        yield client
-    server.stop()
-
-
-@pytest.mark.parametrize("number", range(3))
-def test_a_program_is_tested_with_the_lock_service_in_the_process(lock_service: fairlock.Client, number: int) -> None:
-    with lock_service.lock("lock").acquire(timeout=0) as held:
-        assert held.name == "lock"
+def test_a_program_is_tested_with_the_lock_service_in_the_process(tmp_path: Path) -> None:
+    # In another process, and with the settings that others have: none.
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", str(EXAMPLES)]
+    example = EXAMPLES / "test_with_lock_service.py"
+    tested = subprocess.run([*command, str(example)], cwd=tmp_path, capture_output=True, text=True, timeout=2 * SOON)
+    assert tested.returncode == 0 and f"{example.read_text().count('def test_')} passed" in tested.stdout, tested.stdout
