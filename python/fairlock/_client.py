@@ -311,8 +311,9 @@ class Client(OfOneProcess):
 
     def __repr__(self) -> str:
         settings = self._settings
-        # A URL may have a password.
-        where = (settings["url"] or "").rpartition("@")[2] or settings["master"] or settings["nodes"]
+        # A URL may have passwords, before the hosts and behind.
+        url = (settings["url"] or "").rpartition("@")[2].partition("?")[0]
+        where = url or settings["master"] or settings["nodes"]
         server = where or ("the server of the environment" if settings["environment"] else "redis://127.0.0.1/")
         return f"<Client of {server}>"
 

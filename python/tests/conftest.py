@@ -22,25 +22,33 @@ SOON = 30.0
 
 
 class Server:
-    """A private redis-server on a socket in a folder of its own."""
+    """A private redis-server on a socket in a folder of its own, and with these arguments at a port, too."""
 
-    def __init__(self) -> None:
+    def __init__(self, *arguments: str, file: str = "", port: int = 0, password: str = "") -> None:
+        self.port = port
+        self.password = password
         self.folder = Path(tempfile.mkdtemp(prefix="fairlock-"))
         self.path = self.folder / "socket"
         self.url = f"unix://{self.path}"
         binary = os.environ.get("FAIRLOCK_REDIS_SERVER", "redis-server")
-        arguments = ["--port", "0", "--unixsocket", str(self.path), "--save", "", "--dir", str(self.folder)]
-        self.process = subprocess.Popen([binary, *arguments], stdout=subprocess.DEVNULL)
+        usual = ["--port", "0", "--unixsocket", str(self.path), "--save", "", "--dir", str(self.folder)]
+        if password:
+            usual += ["--requirepass", password]
+        if file:
+            (self.folder / "redis.conf").write_text(file)
+            usual.insert(0, str(self.folder / "redis.conf"))
+        self.process = subprocess.Popen([binary, *usual, *arguments], stdout=subprocess.DEVNULL)
         eventually("the server answers", self._answers)
 
     def _answers(self) -> bool:
+        assert self.process.poll() is None, "the server has ended"
         try:
             return bool(self.redis().ping())
         except redis.ConnectionError:
             return False
 
     def redis(self) -> redis.Redis:
-        return redis.Redis(unix_socket_path=str(self.path))
+        return redis.Redis(unix_socket_path=str(self.path), password=self.password or None)
 
     def commands(self) -> int:
         """How many scripts were called."""

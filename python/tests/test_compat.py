@@ -292,6 +292,8 @@ def test_settings_of_a_client(server: Server) -> None:
     }  # fmt: skip
     with pytest.raises(fairlock.InvalidOption, match="verifies"):
         of(redis.Redis("host", ssl=True, ssl_cert_reqs="none"))
+    with pytest.raises(fairlock.InvalidOption, match="ssl_ca_data"):
+        of(redis.Redis("host", ssl=True, ssl_ca_data="-----BEGIN CERTIFICATE-----"))
     provider = redis.UsernamePasswordCredentialProvider("me", "secret")
     assert of(redis.Redis(credential_provider=provider))["credentials"]()[:2] == ("me", "secret")
     assert of(redis.Redis(credential_provider=provider)) == of(redis.Redis(credential_provider=provider))
@@ -310,10 +312,27 @@ def test_settings_of_sentinel_and_cluster() -> None:
         "password": "secret",
     }
 
-    async def cluster() -> Any:
-        return of(redis.asyncio.cluster.RedisCluster("node", 7000, password="secret"))
+    ipv6 = sentinel.__class__([("::2", 7), ("::1", 7)], sentinel_kwargs={"ssl": True}).master_for("m", ssl=True)
+    assert of(ipv6) == {"url": "rediss+sentinel://[::1]:7,[::2]:7/m/0"}
+    with pytest.raises(fairlock.InvalidOption, match="neither"):
+        of(sentinel.master_for("m", ssl=True))
+    assert "p%2F" not in repr(compat.client_of(sentinel.master_for("m")))
 
-    assert asyncio.run(cluster()) == {"url": "redis+cluster://node:7000", "password": "secret"}
+    async def cluster(*address: Any, **more: Any) -> Any:
+        return of(redis.asyncio.cluster.RedisCluster(*address, **more))
+
+    assert asyncio.run(cluster("node", 7000, password="secret")) == {
+        "url": "redis+cluster://node:7000", "password": "secret",
+    }  # fmt: skip
+    assert asyncio.run(cluster("::1", 7000, ssl=True)) == {"url": "rediss+cluster://[::1]:7000"}
+
+
+def test_a_class_of_ones_own_on_redis_asyncio_has_locks_for_tasks() -> None:
+    class Own(redis.asyncio.Redis):
+        pass
+
+    own: Any = Own()
+    assert isinstance(own.lock("lock", lock_class=compat.Lock), compat.AsyncLock)
 
 
 def test_a_login_is_taken_over(server: Server) -> None:

@@ -36,18 +36,24 @@ def settings_of(redis: Any) -> Dict[str, Any]:
     nodes: Any = getattr(redis, "nodes_manager", None)
     if nodes is not None:
         arguments: Dict[str, Any] = dict(nodes.connection_kwargs)
-        addresses = (f"{node.host}:{node.port}" for node in nodes.startup_nodes.values())
-        return _with_login(arguments, f"{_scheme('redis+cluster', _is_encrypted(arguments))}://{_list(addresses)}")
+        addresses = _list((node.host, node.port) for node in nodes.startup_nodes.values())
+        return _with_login(arguments, f"{_scheme('redis+cluster', _is_encrypted(arguments))}://{addresses}")
     pool: Any = getattr(redis, "connection_pool", None)
     if pool is None:
         raise TypeError(f"a client of redis-py is needed, and not {redis!r}")
-    arguments = dict(pool.connection_kwargs)
-    encrypted = _is_encrypted(arguments) or "SSL" in pool.connection_class.__name__
+    arguments = {**pool.connection_kwargs, "connection_class": pool.connection_class}
+    encrypted = _is_encrypted(arguments)
     database = arguments.get("db") or 0
     if hasattr(pool, "sentinel_manager"):
-        sentinels: List[Any] = [one.connection_pool.connection_kwargs for one in pool.sentinel_manager.sentinels]
-        addresses = (f"{one['host']}:{one.get('port', 26379)}" for one in sentinels)
-        url = f"{_scheme('redis+sentinel', encrypted)}://{_list(addresses)}/{quote(pool.service_name, safe='')}/{database}"
+        pools: List[Any] = [one.connection_pool for one in pool.sentinel_manager.sentinels]
+        sentinels = [{**one.connection_kwargs, "connection_class": one.connection_class} for one in pools]
+        if _is_encrypted(sentinels[0]) != encrypted:
+            raise InvalidOption(
+                "fairlock encrypts the connections to the sentinels and to their master, or neither: give ssl=True "
+                "both to the client and in sentinel_kwargs"
+            )
+        addresses = _list((one["host"], one.get("port", 26379)) for one in sentinels)
+        url = f"{_scheme('redis+sentinel', encrypted)}://{addresses}/{quote(pool.service_name, safe='')}/{database}"
         user, password = _login(sentinels[0])
         if password is not None:
             login = {"sentinel_user": user, "sentinel_password": password}
@@ -56,21 +62,25 @@ def settings_of(redis: Any) -> Dict[str, Any]:
     path: Optional[str] = arguments.get("path")
     if path is not None:
         return _with_login(arguments, f"unix://{quote(path)}?db={database}")
-    host = str(arguments.get("host", "localhost"))
-    address = f"[{host}]" if ":" in host else host
-    return _with_login(arguments, f"{_scheme('redis', encrypted)}://{address}:{arguments.get('port', 6379)}/{database}")
+    address = _address(arguments.get("host", "localhost"), arguments.get("port", 6379))
+    return _with_login(arguments, f"{_scheme('redis', encrypted)}://{address}/{database}")
 
 
 def _is_encrypted(arguments: Dict[str, Any]) -> bool:
-    return bool(arguments.get("ssl"))
+    return bool(arguments.get("ssl")) or "SSL" in getattr(arguments.get("connection_class"), "__name__", "")
 
 
 def _scheme(scheme: str, encrypted: bool) -> str:
     return scheme.replace("redis", "rediss", 1) if encrypted else scheme
 
 
-def _list(addresses: Iterable[str]) -> str:
-    return ",".join(addresses)
+def _address(host: Any, port: Any) -> str:
+    return f"[{host}]:{port}" if ":" in str(host) else f"{host}:{port}"
+
+
+def _list(addresses: Iterable[Tuple[Any, Any]]) -> str:
+    """Sorted: redis-py changes the order while it runs, and the same servers are one client."""
+    return ",".join(sorted(_address(host, port) for host, port in addresses))
 
 
 class _Provider:
@@ -109,6 +119,9 @@ def _with_login(arguments: Dict[str, Any], url: str) -> Dict[str, Any]:
     if url.startswith("rediss"):
         if arguments.get("ssl_cert_reqs") in ("none", 0):
             raise InvalidOption("fairlock verifies certificates: give the client ssl_ca_certs instead of ssl_cert_reqs")
+        for theirs in ("ssl_ca_data", "ssl_ca_path", "ssl_password"):
+            if arguments.get(theirs):
+                raise InvalidOption(f"fairlock reads certificates from files (ssl_ca_certs, …), and not {theirs}")
         files = {"ca_file": "ssl_ca_certs", "certificate_file": "ssl_certfile", "key_file": "ssl_keyfile"}
         settings.update({ours: arguments[theirs] for ours, theirs in files.items() if arguments.get(theirs)})
     return settings

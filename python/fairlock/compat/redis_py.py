@@ -123,7 +123,7 @@ class Lock(_Base):
     """A lock for threads. With a client of ``redis.asyncio`` it makes an :class:`AsyncLock`."""
 
     def __new__(cls, redis: Any, *args: Any, **kwargs: Any) -> Any:
-        if cls is Lock and type(redis).__module__.startswith("redis.asyncio"):
+        if cls is Lock and any(base.__module__.startswith("redis.asyncio") for base in type(redis).__mro__):
             return AsyncLock(redis, *args, **kwargs)
         return super().__new__(cls)
 
