@@ -192,6 +192,16 @@ def test_a_server_that_demands_certificates(servers: List[Server], server: Serve
 
         asyncio.run(tasks())
 
+    # A cluster of one node. Only the scheme says that it is encrypted.
+    node = at_a_port(*files, "--cluster-enabled", "yes", "--tls-cluster", "yes", option="--tls-port", password="secret")
+    servers.append(node)
+    cluster(node, "ADDSLOTSRANGE", 0, 16_383)
+    eventually("the cluster is whole", lambda: bool(cluster(node, "INFO")["cluster_state"] == "ok"))
+    at = f"127.0.0.1:{node.port}"
+    ours = {"ca_file": authority, "certificate_file": own, "key_file": key}
+    with fairlock.connect(f"rediss+cluster://{at}", password="secret", **ours) as client:
+        excludes(of_cluster.from_url(f"rediss://:secret@{at}", **identity), client)
+
     # What the client of redis-py does not trust or show, fairlock does not either.
     incomplete: List[Dict[str, Any]] = [{"ssl_ca_certs": authority}, {"ssl_certfile": own, "ssl_keyfile": key}]
     for missing in incomplete:
