@@ -63,7 +63,9 @@ impl Witness {
             let taken = after.lease.as_ref().is_none_or(|(other, _)| other != holder);
             let taken_in_time = !taken || ended || *until <= turn.true_time;
             ensure!(taken_in_time, "{holder} was told {} µs more", until - turn.true_time);
-            if taken || reopened {
+            // A lease that is cut is older than a grant of which a client knows; `exclusion` judges whether it may be.
+            let cut = after.entries.get(holder).is_some_and(|held| held.cut);
+            if taken || reopened || cut {
                 self.told = None;
             }
         }
