@@ -97,7 +97,7 @@ mod tests {
                 assert_eq!(key, &format!("fairlock:{{n}}:{what}"));
             }
 
-            let header: Vec<&str> = after(body, "-- ARGV:").split(' ').collect();
+            let header: Vec<&str> = after(body, "-- ARGV:").split_whitespace().collect();
             let mut sent = Vec::new();
             request.arguments("c", |argument, _| sent.push(argument));
             assert_eq!(sent, header, "{name}: the request against the header");

@@ -40,6 +40,7 @@ const WORDS: &[(&str, &str)] = &[
     ("break", "told"),
     ("break", "ended"),
     ("break", "unknown"),
+    ("history", "history"),
 ];
 
 fn word() -> impl Strategy<Value = (&'static str, &'static str)> {

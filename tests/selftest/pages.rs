@@ -102,7 +102,7 @@ fn the_protocol_page_agrees_with_the_scripts() {
             let line = script.lines().find_map(|line| line.strip_prefix("-- ")?.trim_start().strip_prefix(marker));
             line.unwrap_or_else(|| panic!("{verb} has no {marker}")).trim()
         };
-        let named: Vec<&str> = header("ARGV:").split(' ').map(|name| name.trim_end_matches("...")).collect();
+        let named: Vec<&str> = header("ARGV:").split_whitespace().map(|name| name.trim_end_matches("...")).collect();
         let heading = format!("\n### {verb}\n");
         let section = page.split(&heading).nth(1).unwrap().split("\n##").next().unwrap();
         let rows = section.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| |"));
