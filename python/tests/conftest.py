@@ -98,6 +98,8 @@ class Child:
 
     def __init__(self, server: Server, code: str, before: str = "") -> None:
         head = f"import fairlock, os, sys, time, threading, asyncio, signal\nurl = {server.url!r}\n"
+        # A shell that starts this run in the background ignores SIGINT, and so would its children.
+        head += "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         made = head + textwrap.dedent(before) + "client = fairlock.connect(url)\n" + textwrap.dedent(code)
         self.process = subprocess.Popen(
             [sys.executable, "-u", "-c", made],

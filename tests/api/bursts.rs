@@ -146,7 +146,8 @@ async fn acquires_that_are_given_up_before_they_are_sent_are_not_sent() {
         let wanted = wanted.iter().filter(|wanted| **wanted).count();
         let fits = if at_once > 1 { wanted == most } else { wanted <= most + 1 };
         assert!(fits, "{wanted} requests for {futures} futures");
-        assert!(!scripts_about(&mut monitor, "last").contains(&true));
+        // One by one they may be gone before the keeper hears of them: then there is room.
+        assert!(at_once == 1 || !scripts_about(&mut monitor, "last").contains(&true));
     }
 }
 
