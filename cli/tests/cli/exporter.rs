@@ -307,11 +307,11 @@ fn silent_clients_do_not_keep_others_from_their_metrics() {
 fn clients_that_do_not_read_their_answers_do_not_keep_others_from_their_metrics() {
     let redis = Redis::start();
     let mut few_descriptors = Command::new("sh");
-    few_descriptors.args(["-c", "ulimit -n 30; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_fairlock")]);
+    few_descriptors.args(["-c", "ulimit -n 100; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_fairlock")]);
     let names: Vec<String> = (100..500).map(|number| format!("{number}{}", "\"".repeat(500))).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let exporter = Exporter::start_as(few_descriptors, &redis.url(), &names);
-    let _unread: Vec<_> = (0..30).map(|_| exporter.client("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")).collect();
+    let _unread: Vec<_> = (0..100).map(|_| exporter.client("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")).collect();
     let mut next = exporter.client("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     // The others are given up after a minute in any case.
     next.set_read_timeout(Some(std::time::Duration::from_secs(50))).unwrap();
