@@ -8,7 +8,11 @@ use crate::inspect::Holder;
 /// A duration for people, without nanoseconds. A millisecond at least, because "0ns" reads like an error.
 pub(crate) fn brief(duration: &Duration) -> String {
     let millis = duration.as_millis() as u64;
-    let unit = [1, 100, 1000][usize::from(millis >= 1000) + usize::from(millis >= 10_000)];
+    let unit = match millis {
+        0..1000 => 1,
+        1000..10_000 => 100,
+        _ => 1000,
+    };
     format!("{:?}", Duration::from_millis((millis / unit * unit).max(1)))
 }
 

@@ -273,20 +273,20 @@ fn a_server_that_is_away_is_reported_until_it_is_back() {
 fn silent_clients_do_not_keep_others_from_their_metrics() {
     let redis = Redis::start();
     let exporter = Exporter::start(&redis.url(), &[]);
-    let connect = |said: &str| exporter.client(said);
     let page = || {
-        let mut client = connect("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+        let mut client = exporter.client("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
         client.read_to_string(&mut String::new()).expect("no connection is kept");
     };
     page();
     // A scrape that is being answered makes room for nobody, though the server takes its time.
     redis.stop();
-    let mut asked = connect("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    let mut asked = exporter.client("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     // What was asked before is known when this is answered.
     page();
-    let mut silent: Vec<_> = ["", "GET /metrics HT"].into_iter().cycle().take(150).map(connect).collect();
+    let mut silent: Vec<_> =
+        ["", "GET /metrics HT"].into_iter().cycle().take(150).map(|said| exporter.client(said)).collect();
     // Prometheus gives up after 10 s.
-    let mut next = connect("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    let mut next = exporter.client("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
     next.set_read_timeout(Some(std::time::Duration::from_secs(10))).unwrap();
     let mut answer = String::new();
     next.read_to_string(&mut answer).expect("it is not kept waiting by 150 silent ones");

@@ -287,11 +287,9 @@ impl LockMachine {
         let unsent =
             || waiter.turn.map(|_| Arc::from("the server has not answered the earlier requests of this client"));
         let cause = waiter.shortage.clone().or_else(|| core.cause.clone()).or_else(|| core.silence()).or_else(unsent);
+        let position = waiter.rank.map(|(rank, at)| (rank + 1, core.now.since(at)));
         let why = match waiter.timeout {
-            Some(_) => {
-                let position = waiter.rank.map(|(rank, at)| (rank + 1, core.now.since(at)));
-                NotGranted::Timeout { waited, position, cause }
-            }
+            Some(_) => NotGranted::Timeout { waited, position, cause },
             None => NotGranted::Fault(Fault::Unavailable { waited, cause: cause.map(Into::into) }),
         };
         self.fail(core, id, why);

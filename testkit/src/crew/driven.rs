@@ -91,7 +91,11 @@ impl Driven {
                         self.slots = (0..self.orders.waiters.min(WAITERS)).map(|_| Slot::idle()).collect();
                     }
                     // It was asked at that moment, and may have stood still since then.
-                    [_, "-"] => pinged = pinged.and_then(|at| self.answered(at)),
+                    [_, "-"] => {
+                        if let Some(asked) = pinged.take() {
+                            self.record.note_pause(asked, self.orders.long_pause());
+                        }
+                    }
                     words => self.hear(at, words),
                 },
                 Err(RecvTimeoutError::Timeout) => {}
@@ -113,11 +117,6 @@ impl Driven {
     fn tell(&mut self, line: &str) {
         // A driver that was killed is noticed at the end of its output.
         let _ = writeln!(self.input, "{line}");
-    }
-
-    fn answered(&self, at: u64) -> Option<u64> {
-        self.record.note_pause(at, self.orders.long_pause());
-        None
     }
 
     /// What is due.
