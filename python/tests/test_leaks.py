@@ -30,15 +30,18 @@ def descriptors() -> int:
 
 
 def stays_flat(times: int, turn: Callable[[], object], in_a_turn: int = 1) -> None:
-    """After a warm-up, so many turns use no more: a leak of a quarter of a kilobyte for each would show."""
-    for _ in range(times // 10 // in_a_turn):
-        turn()
-    before, open_before, threads_before = used(), descriptors(), threads()
-    for _ in range(times // in_a_turn):
-        turn()
-    grown = used() - before
-    assert grown < 1_000_000 + 128 * times, f"{grown} bytes more after {times}"
-    assert descriptors() <= open_before + 4 and threads() <= threads_before + 2
+    """In one of a few rounds of so many turns nothing grows. Allocators take their time until they have what they need;
+    a leak shows in each round, if it is of a quarter of a kilobyte for each turn."""
+    grown = []
+    for _ in range(8):
+        before, open_before, threads_before = used(), descriptors(), threads()
+        for _ in range(times // in_a_turn):
+            turn()
+        more = used() - before, descriptors() - open_before, threads() - threads_before
+        if more[0] < 256 * times and more[1] <= 4 and more[2] <= 2:
+            return
+        grown.append(more)
+    raise AssertionError(f"more bytes, descriptors and threads in each round of {times}: {grown}")
 
 
 def test_locks_and_holds(client: fairlock.Client) -> None:
@@ -96,7 +99,7 @@ def test_clients(server: Server) -> None:
 
 def test_lock_services() -> None:
     def turn() -> None:
-        with LockService() as service:
-            service.client().lock("lock").acquire().wait()
+        with LockService() as service, service.client() as client:
+            client.lock("lock").acquire().wait()
 
     stays_flat(500, turn)
