@@ -189,7 +189,7 @@ pub enum AcquireError {
     Cancelled,
     /// An option cannot work.
     #[error(transparent)]
-    Option(#[from] InvalidOption),
+    Invalid(#[from] InvalidOption),
     /// A failure that is common to all operations.
     #[error(transparent)]
     Fault(#[from] Fault),
@@ -241,7 +241,7 @@ pub enum TryAcquireError {
     Cancelled,
     /// An option cannot work.
     #[error(transparent)]
-    Option(#[from] InvalidOption),
+    Invalid(#[from] InvalidOption),
     /// A failure that is common to all operations.
     #[error(transparent)]
     Fault(#[from] Fault),
@@ -304,7 +304,7 @@ pub enum RenewError {
     Lost(#[from] Lost),
     /// The lease cannot be extended by this much.
     #[error(transparent)]
-    Option(#[from] InvalidOption),
+    Invalid(#[from] InvalidOption),
     /// A failure that is common to all operations.
     #[error(transparent)]
     Fault(#[from] Fault),

@@ -102,7 +102,7 @@ impl Guard {
     /// [`max_hold`](crate::LockOptions::max_hold) ends automatic renewals, and does not limit extensions.
     ///
     /// # Errors
-    /// [`RenewError::Lost`] if the lease is lost, [`RenewError::Option`] if more than 30 days would be left of it,
+    /// [`RenewError::Lost`] if the lease is lost, [`RenewError::Invalid`] if more than 30 days would be left of it,
     /// [`Fault::Unavailable`] if there was no answer within 5 seconds: the lease may be extended all the same.
     ///
     /// # Cancel safety

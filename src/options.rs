@@ -144,8 +144,8 @@ impl LockOptions {
     /// second after the grant. Use this option if the work that follows cannot be stopped within a claim: it costs one
     /// round trip for each grant that was waited for, before the guard is returned. A claim that comes too late to be
     /// confirmed is no grant: the wait goes on in its old place.
-    pub fn confirm_grants(mut self, confirm: bool) -> Self {
-        self.confirm_grants = confirm;
+    pub fn confirm_grants(mut self) -> Self {
+        self.confirm_grants = true;
         self
     }
 
@@ -309,7 +309,7 @@ mod tests {
         let replicated = Spec { replicas: 2, ..spec(100, 11, 12, 13, Some(seconds(100) / 3), None) };
         assert_eq!(*check(all.clone().replicas(2)).unwrap(), replicated);
         let confirmed = Spec { confirm_grants: true, ..spec(100, 11, 12, 13, Some(seconds(100) / 3), None) };
-        assert_eq!(*check(all.clone().confirm_grants(true)).unwrap(), confirmed);
+        assert_eq!(*check(all.clone().confirm_grants()).unwrap(), confirmed);
         let bounded = Spec { max_waiting: Some(7), ..spec(100, 11, 12, 13, Some(seconds(100) / 3), None) };
         assert_eq!(*check(all.clone().max_waiting(7)).unwrap(), bounded);
         assert_eq!(*check(all.manual_renewal()).unwrap(), spec(100, 11, 12, 13, None, None));

@@ -104,7 +104,7 @@ pub(crate) struct Options {
 
 impl Options {
     fn of_library(self) -> PyResult<LockOptions> {
-        let mut options = LockOptions::new().confirm_grants(self.confirm_grants);
+        let mut options = LockOptions::new();
         type Set = fn(LockOptions, std::time::Duration) -> LockOptions;
         let times: [(&str, Option<f64>, Set); 6] = [
             ("lease", self.lease, LockOptions::lease),
@@ -121,6 +121,9 @@ impl Options {
         }
         if self.manual_renewal {
             options = options.manual_renewal();
+        }
+        if self.confirm_grants {
+            options = options.confirm_grants();
         }
         if let Some(most) = self.max_waiting {
             options = options.max_waiting(most);

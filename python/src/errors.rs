@@ -58,7 +58,7 @@ impl Raise for InvalidOption {
 impl Raise for ConnectError {
     fn raise(&self, py: Python<'_>) -> PyErr {
         let class = match self {
-            Self::Option(error) => return error.raise(py),
+            Self::Invalid(error) => return error.raise(py),
             Self::Url { .. } | Self::Address { .. } | Self::NotEncrypted { .. } => "InvalidOption",
             Self::Authentication { .. } => "AuthenticationError",
             Self::MissingRight { .. } => "MissingRight",
@@ -99,7 +99,7 @@ impl Raise for AcquireError {
                 raised(exception(py, "QueueFull", &message, |fields| fields.set_item("waiting", waiting)))
             }
             Self::NotTaken { .. } => bare(py, "NotTaken", &message),
-            Self::Option(error) => error.raise(py),
+            Self::Invalid(error) => error.raise(py),
             Self::Fault(fault) => fault.raise(py),
             _ => bare(py, "Error", &message),
         }
@@ -116,7 +116,7 @@ impl Raise for TryAcquireError {
                 fields.set_item("recovering_for", recovering_for.as_ref().map(seconds))
             })),
             Self::NotTaken { .. } => bare(py, "NotTaken", &message),
-            Self::Option(error) => error.raise(py),
+            Self::Invalid(error) => error.raise(py),
             Self::Fault(fault) => fault.raise(py),
             _ => bare(py, "Error", &message),
         }
@@ -180,7 +180,7 @@ impl Raise for RenewError {
     fn raise(&self, py: Python<'_>) -> PyErr {
         match self {
             Self::Lost(lost) => lost.raise(py),
-            Self::Option(error) => error.raise(py),
+            Self::Invalid(error) => error.raise(py),
             Self::Fault(fault) => fault.raise(py),
             _ => bare(py, "Error", &self.to_string()),
         }

@@ -55,7 +55,7 @@ pub enum ConnectError {
     },
     /// An option cannot work.
     #[error(transparent)]
-    Option(#[from] InvalidOption),
+    Invalid(#[from] InvalidOption),
     /// No server answers: the name does not resolve, nothing listens, or the connection ends without a reason.
     #[error("no Redis server answers at {address} ({cause}): check that it runs and that the address is right")]
     #[non_exhaustive]

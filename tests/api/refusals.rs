@@ -197,7 +197,10 @@ async fn durations_that_cannot_work_are_refused() {
     let long = "l".repeat(4097);
     for refused in [lock.try_acquire().label(long.clone()).await, lock.try_acquire().owner(long).await] {
         let refused = refused.map(|_| ()).unwrap_err();
-        assert!(matches!(refused, TryAcquireError::Option(InvalidOption::TooLong { length: 4097, .. })), "{refused:?}");
+        assert!(
+            matches!(refused, TryAcquireError::Invalid(InvalidOption::TooLong { length: 4097, .. })),
+            "{refused:?}"
+        );
     }
     keys_left(&server);
 }

@@ -145,17 +145,17 @@ async fn names_prefixes_and_labels_that_keys_cannot_have_are_refused() {
     }
     for prefix in braces.into_iter().chain([&*mega, &"{".repeat(4_000_000)]) {
         let error = Client::builder().url(&server.url()).prefix(prefix).connect().await.unwrap_err();
-        assert!(matches!(error, ConnectError::Option(_)), "{error:?}");
+        assert!(matches!(error, ConnectError::Invalid(_)), "{error:?}");
         clear(&error);
     }
     let lock = client.lock("lock").unwrap();
     for (label, owner) in [(&*mega, ""), ("", &*mega), (&"l".repeat(4097), ""), ("", &"é".repeat(2049))] {
         let refused = lock.acquire().label(label).owner(owner).await.map(drop).unwrap_err();
-        assert!(matches!(refused, AcquireError::Option(InvalidOption::TooLong { .. })), "{refused:?}");
+        assert!(matches!(refused, AcquireError::Invalid(InvalidOption::TooLong { .. })), "{refused:?}");
         clear(&refused);
     }
     let refused = Client::builder().url(&server.url()).label(&mega).connect().await.unwrap_err();
-    assert!(matches!(refused, ConnectError::Option(InvalidOption::TooLong { .. })), "{refused:?}");
+    assert!(matches!(refused, ConnectError::Invalid(InvalidOption::TooLong { .. })), "{refused:?}");
     // A number that is no token ends no lease, even if Lua would round it to one.
     let guard = lock.acquire().await.unwrap();
     for token in [0, 1, guard.token() - 1, guard.token() + 1, (1 << 53) - 1, 1 << 53, (1 << 53) + 1, u64::MAX] {

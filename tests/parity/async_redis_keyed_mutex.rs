@@ -50,7 +50,7 @@ async fn a_key_is_anything_that_can_be_displayed() {
     }
     assert!(keyed.is_held("7") && keyed.is_held("1-2") && !keyed.is_held(8), "{keyed:?}");
     let long = soon(keyed.acquire("x".repeat(600))).await;
-    assert!(matches!(long, Err(AcquireError::Option(InvalidOption::NameTooLong { .. }))), "{long:?}");
+    assert!(matches!(long, Err(AcquireError::Invalid(InvalidOption::NameTooLong { .. }))), "{long:?}");
     assert_eq!(soon(keyed.release_all()).await.unwrap(), 7);
     keys_left(&server);
 }

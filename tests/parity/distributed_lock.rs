@@ -138,7 +138,7 @@ async fn an_extension_has_bounds_and_an_end() {
     let guard = soon(lock.acquire()).await.unwrap();
     let month = Duration::from_secs(30 * 24 * 3600);
     let error = guard.extend(month).await.unwrap_err();
-    assert!(matches!(error, RenewError::Option(InvalidOption::Duration { .. })), "{error}");
+    assert!(matches!(error, RenewError::Invalid(InvalidOption::Duration { .. })), "{error}");
     let said = "the extended lease is more than 30 days: it must be between 0ns and 30 days";
     assert_eq!(error.to_string(), said);
     guard.check().unwrap();

@@ -57,7 +57,7 @@ impl<'a> Setting<'a> {
         let timing = Timing::new(wait.lease, kill_after);
         // A claim is too short to stop a command within it, so the command starts with a whole lease.
         let options =
-            LockOptions::new().lease(wait.lease).notice(timing.notice).confirm_grants(true).replicas(wait.replicas);
+            LockOptions::new().lease(wait.lease).notice(timing.notice).confirm_grants().replicas(wait.replicas);
         for name in &names {
             options.check(name).map_err(|error| Failure::own(error.to_string()))?;
         }

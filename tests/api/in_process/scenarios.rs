@@ -255,7 +255,7 @@ async fn an_unrenewed_lease_ends_and_its_holder_is_told(place: Place) {
 }
 
 async fn a_grant_is_confirmed_first(place: Place) {
-    let (guard, waiting) = place.queue::<2>(quiet().confirm_grants(true)).await;
+    let (guard, waiting) = place.queue::<2>(quiet().confirm_grants()).await;
     in_order(guard, waiting).await;
 }
 

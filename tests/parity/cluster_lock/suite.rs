@@ -351,7 +351,7 @@ async fn invalid_parameters() {
     assert!(matches!(with("lock", Duration::ZERO), Err(InvalidOption::Duration { .. })));
     assert!(matches!(with("lock", Duration::MAX), Err(InvalidOption::Duration { .. })));
     let long = client.lock("lock").unwrap().try_acquire().owner("x".repeat(4097)).await;
-    assert!(matches!(long, Err(TryAcquireError::Option(InvalidOption::TooLong { .. }))), "{long:?}");
+    assert!(matches!(long, Err(TryAcquireError::Invalid(InvalidOption::TooLong { .. }))), "{long:?}");
 }
 
 #[tokio::test]

@@ -71,7 +71,8 @@ fn a_reply_says_whether_what_it_grants_is_a_claim() {
     // A full lease is renewed when a third of it is over.
     for (claim, next) in [(true, 0.1 + 0.1), (false, 25.0 - 30.0 + 10.0)] {
         for confirms in [false, true] {
-            let (mut machine, spec) = start(LockOptions::new().confirm_grants(confirms));
+            let options = LockOptions::new();
+            let (mut machine, spec) = start(if confirms { options.confirm_grants() } else { options });
             let (request, _) = acquire_sends(&mut machine, 0.0, &spec, 1);
             answer(&mut machine, 0.1, request, Answer { claim, ..lease(Word::Granted, seconds(25.0)) });
             let effects = machine.effects(at(0.1), usize::MAX);
@@ -97,7 +98,7 @@ fn a_hold_that_ends_before_its_claim_is_confirmed_costs_no_renewal() {
 
 #[test]
 fn a_lock_that_confirms_grants_hands_out_whole_leases_only() {
-    let mut machine = waiting(LockOptions::new().confirm_grants(true), 1, seconds(2.0));
+    let mut machine = waiting(LockOptions::new().confirm_grants(), 1, seconds(2.0));
     let effects = grant_brings(&mut machine, 1.0, 1, 9);
     assert!(granted(&effects).is_none(), "{effects:?}");
     let [Effect::Send { request, call: Request::Renew(RenewRequest { seat: renewed, .. }) }] = effects[..] else {
@@ -108,14 +109,14 @@ fn a_lock_that_confirms_grants_hands_out_whole_leases_only() {
     assert_eq!(granted(&machine.effects(at(1.2), usize::MAX)), Some(at(1.0 + 30.0 - 0.151)));
 
     // A claim that is over when it is to be confirmed: the wait goes on in the old place.
-    let mut machine = waiting(LockOptions::new().confirm_grants(true), 1, seconds(2.0));
+    let mut machine = waiting(LockOptions::new().confirm_grants(), 1, seconds(2.0));
     grant_pushed(&mut machine, 1.0, 1, 9);
     let (request, _) = one_sent(&mut machine, 1.0);
     answer(&mut machine, 1.2, request, lease(Word::Lost, Duration::ZERO));
     assert!(is_acquire_with(&one_sent(&mut machine, 1.2).1, Some(6)));
 
     // What the reply to an acquire grants is whole.
-    let (mut machine, spec) = start(LockOptions::new().confirm_grants(true));
+    let (mut machine, spec) = start(LockOptions::new().confirm_grants());
     let (request, _) = acquire_sends(&mut machine, 0.0, &spec, 1);
     assert!(granted(&answer_brings(&mut machine, 0.1, request, lease(Word::Granted, spec.lease))).is_some());
 }
