@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 import os
 from itertools import count
 from pathlib import Path
 from typing import Callable
 
+import pytest
 from conftest import Server, is_free
 
 import fairlock
 from fairlock.testing import LockService
+
+
+@pytest.fixture(autouse=True)
+def nobody_keeps_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """pytest keeps each record of a test until its end, which is more than a kilobyte."""
+    monkeypatch.setattr(logging.getLogger("fairlock"), "disabled", True)
 
 
 def used() -> int:
