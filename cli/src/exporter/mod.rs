@@ -1,13 +1,12 @@
 //! `fairlock exporter`: the state of locks for Prometheus, over HTTP.
 
 mod args;
+mod clients;
 mod metrics;
 
-use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::io::IsTerminal as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use hyper::body::Incoming;
@@ -16,12 +15,14 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpListener;
+use rustix::io::Errno;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::Builder;
-use tokio::sync::Mutex;
-use tokio::task::AbortHandle;
+use tokio::sync::{Mutex, watch};
+use tokio::time::timeout;
 
 pub(crate) use args::Args;
+use clients::{Clients, Phase};
 use metrics::Metrics;
 
 use crate::exit::{Failure, say};
@@ -29,10 +30,6 @@ use crate::survey::Survey;
 use crate::text::printable;
 use crate::{connect, output, runtime};
 
-/// Of so many clients that have not asked yet, or do not read their answer, the next one takes the place of the first.
-const SILENT: usize = 64;
-/// While the answers to so many clients are made, the next one is not accepted.
-const ASKING: usize = 16;
 /// A client that takes longer for its question is gone.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A client that has not read its answer by then is gone. A scrape of servers that do not answer takes a while.
@@ -84,65 +81,50 @@ impl Scrapes {
     }
 }
 
-/// A client that was accepted, and whether it waits for its answer. Before and after, this process waits for the
-/// client.
-struct Client {
-    waits: Arc<AtomicBool>,
-    task: AbortHandle,
-}
-
-impl Client {
-    fn is_silent(&self) -> bool {
-        !self.waits.load(Ordering::Relaxed)
-    }
-}
-
 /// Clients that are silent, send a byte now and then, or do not read must not keep Prometheus from its metrics, nor
 /// this process from its descriptors.
 async fn serve(listener: TcpListener, scrapes: Arc<Mutex<Scrapes>>) -> ! {
     let pause = || tokio::time::sleep(Duration::from_millis(100));
-    let mut clients: VecDeque<Client> = VecDeque::new();
+    let mut clients = Clients::new();
     loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            // No descriptors are left, for instance: others end meanwhile.
-            pause().await;
-            continue;
-        };
-        let silent = loop {
-            clients.retain(|client| !client.task.is_finished());
-            let silent = clients.iter().filter(|client| client.is_silent()).count();
-            if clients.len() - silent < ASKING {
-                break silent;
-            }
-            pause().await;
-        };
-        if silent >= SILENT
-            && let Some(longest) = clients.iter().position(Client::is_silent).and_then(|at| clients.remove(at))
-        {
-            longest.task.abort();
-        }
-        let (scrapes, waits) = (Arc::clone(&scrapes), Arc::new(AtomicBool::new(false)));
-        let is_waiting = Arc::clone(&waits);
-        let task = tokio::spawn(async move {
-            let answer = service_fn(|request| {
-                is_waiting.store(true, Ordering::Relaxed);
-                let answer = answer(request, Arc::clone(&scrapes));
-                async {
-                    let answer = answer.await;
-                    is_waiting.store(false, Ordering::Relaxed);
-                    answer
+        let stream = match listener.accept().await {
+            Ok((stream, _)) => stream,
+            Err(error) => {
+                let is_full = matches!(Errno::from_io_error(&error), Some(Errno::MFILE | Errno::NFILE));
+                if !is_full || !clients.make_room().await {
+                    pause().await;
                 }
-            });
-            let mut http = http1::Builder::new();
-            // A connection that is kept would be silent until the next scrape.
-            http.timer(TokioTimer::new()).header_read_timeout(PATIENCE).keep_alive(false);
-            // A client that breaks off is no concern of ours.
-            let _ = tokio::time::timeout(AT_MOST, http.serve_connection(TokioIo::new(stream), answer)).await;
-        });
-        clients.push_back(Client { waits, task: task.abort_handle() });
+                continue;
+            }
+        };
+        while clients.are_too_many() && !clients.make_room().await {
+            pause().await;
+        }
+        let (phase, seen) = watch::channel(Phase::Silent);
+        let scrapes = Arc::clone(&scrapes);
+        // A client that breaks off is no concern of ours.
+        let task = async { drop(timeout(AT_MOST, talk(stream, phase, scrapes)).await) };
+        clients.push(seen, tokio::spawn(task));
         // A client that has asked already is not silent, however many come at the same moment.
         tokio::task::yield_now().await;
     }
+}
+
+async fn talk(stream: TcpStream, phase: watch::Sender<Phase>, scrapes: Arc<Mutex<Scrapes>>) {
+    let until = Instant::now() + PATIENCE;
+    let Ok(Ok(_)) = timeout(PATIENCE, stream.peek(&mut [0])).await else { return };
+    phase.send_replace(Phase::Slow);
+    let answer = service_fn(|request| async {
+        phase.send_replace(Phase::Asking);
+        let answer = answer(request, Arc::clone(&scrapes)).await;
+        phase.send_replace(Phase::Slow);
+        answer
+    });
+    let left = until.saturating_duration_since(Instant::now());
+    let mut http = http1::Builder::new();
+    // A connection that is kept would be silent until the next scrape.
+    http.timer(TokioTimer::new()).header_read_timeout(left).keep_alive(false);
+    let _ = http.serve_connection(TokioIo::new(stream), answer).await;
 }
 
 /// For a terminal: the names of locks and the labels of holders may have control characters.

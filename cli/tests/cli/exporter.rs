@@ -4,7 +4,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Command;
 
-use crate::shared::{PATIENCE, Process, RIGHTS_TO_LOOK, Redis, Signal, fairlock};
+use crate::shared::{PATIENCE, Process, RIGHTS_TO_LOOK, Redis, Signal, fairlock, stat};
 use testkit::{Cluster, RedisServer, SOON, eventually, run};
 
 /// A running exporter, and where it listens.
@@ -61,6 +61,11 @@ impl Exporter {
         Scrape::read(text)
     }
 
+    /// The time that it has computed, in hundredths of a second.
+    fn ticks(&self) -> u64 {
+        stat(self.process.id()).unwrap()[11..13].iter().map(|ticks| ticks.parse::<u64>().unwrap()).sum()
+    }
+
     /// Scrapes until the metric has this value.
     #[track_caller]
     fn await_value(&self, metric: &str, value: f64) -> Scrape {
@@ -71,6 +76,20 @@ impl Exporter {
         });
         scrape
     }
+}
+
+/// The command line, started by a shell after this.
+fn after(script: &str) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{script}; exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_fairlock")]);
+    command
+}
+
+/// What this client is told until the connection ends.
+fn answer(client: &mut TcpStream) -> String {
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).unwrap();
+    answer
 }
 
 /// Names with labels, and values.
@@ -302,15 +321,48 @@ fn silent_clients_do_not_keep_others_from_their_metrics() {
     }
 }
 
+/// With few descriptors, and with fewer than it knows of, because its parent left it some.
+#[test]
+fn clients_that_take_all_descriptors_give_them_back_to_those_who_ask() {
+    let redis = Redis::start();
+    for limit in ["ulimit -n 40", "ulimit -n 28; exec 3<&0 4<&0 5<&0 6<&0 7<&0 8<&0 9<&0"] {
+        let exporter = Exporter::start_as(after(limit), &redis.url(), &[]);
+        let whole = "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+        let inherits = limit.contains("exec");
+        if inherits {
+            assert_eq!(exporter.scrape().get("fairlock_up"), Some(1.0), "a connection to Redis that is kept");
+        }
+        let (begin, rest) = whole.split_at(15);
+        let mut slow = exporter.client(begin);
+        let _silent: Vec<_> = (0..60).map(|_| exporter.client("")).collect();
+        let scrape = exporter.scrape();
+        assert_eq!(scrape.get("fairlock_up"), Some(1.0), "{limit}: a descriptor is left for Redis");
+        let descriptors = std::fs::read_dir(format!("/proc/{}/fd", exporter.process.id())).unwrap().count();
+        assert!(inherits || descriptors < 36, "{limit}: some are left for many servers, not {descriptors} taken");
+        slow.write_all(rest.as_bytes()).unwrap();
+        let answer = answer(&mut slow);
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{limit}: the rest of a question came in time: {answer}");
+        // All that have a descriptor wait for their answers.
+        redis.stop();
+        let before = exporter.ticks();
+        let mut asking: Vec<_> = (0..60).map(|_| exporter.client(whole)).collect();
+        let first = self::answer(&mut asking[0]);
+        let ticks = exporter.ticks() - before;
+        redis.cont();
+        let answers: Vec<_> = std::iter::once(first).chain(asking[1..].iter_mut().map(self::answer)).collect();
+        let odd = answers.iter().find(|answer| !answer.starts_with("HTTP/1.1 200 "));
+        assert_eq!(odd, None, "{limit}: a client that asks gives its place to nobody");
+        assert!(ticks < 200, "{limit}: it waits for a descriptor without spinning: {ticks} ticks");
+    }
+}
+
 /// Their answers are longer than what the kernel takes for a client that does not read.
 #[test]
 fn clients_that_do_not_read_their_answers_do_not_keep_others_from_their_metrics() {
     let redis = Redis::start();
-    let mut few_descriptors = Command::new("sh");
-    few_descriptors.args(["-c", "ulimit -n 100; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_fairlock")]);
     let names: Vec<String> = (100..500).map(|number| format!("{number}{}", "\"".repeat(500))).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
-    let exporter = Exporter::start_as(few_descriptors, &redis.url(), &names);
+    let exporter = Exporter::start_as(after("ulimit -n 50"), &redis.url(), &names);
     let _unread: Vec<_> = (0..100).map(|_| exporter.client("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")).collect();
     let mut next = exporter.client("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
     // The others are given up after a minute in any case.
