@@ -14,7 +14,7 @@ use forkguard::atfork::Guard;
 use crate::blocking::poll_channel;
 
 /// A process.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Process(Guard);
 
 impl Process {

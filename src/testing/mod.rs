@@ -65,10 +65,14 @@ use std::time::Duration;
 use self::server::{Server, Task};
 use crate::client::Client;
 use crate::error::ConnectError;
+use crate::fork::Process;
 use crate::operation::Operation;
 use crate::thread;
 
 /// A lock service in the process. When it is dropped it ends all connections: clients see a server that is gone.
+///
+/// A forked process may use the [`url`](Self::url) of its parent's service. Dropping that service there does nothing,
+/// and the methods that change it panic: its thread stays in the parent.
 ///
 /// # Examples
 /// ```
@@ -85,6 +89,7 @@ use crate::thread;
 /// ```
 #[derive(Debug)]
 pub struct LockService {
+    process: Process,
     url: String,
     tasks: Sender<Task>,
     wake: PipeWriter,
@@ -96,6 +101,7 @@ impl LockService {
     /// # Errors
     /// The system's, if it has no port, no descriptor or no thread left.
     pub fn start() -> io::Result<Self> {
+        let process = Process::this()?;
         let listener = TcpListener::bind("127.0.0.1:0")?;
         listener.set_nonblocking(true)?;
         let url = format!("redis://{}/", listener.local_addr()?);
@@ -103,7 +109,7 @@ impl LockService {
         let (tasks, asked) = mpsc::channel();
         let server = Server::new(listener, asleep, asked);
         thread::spawn("fairlock-testing", move || server.serve())?;
-        Ok(Self { url, tasks, wake })
+        Ok(Self { process, url, tasks, wake })
     }
 
     /// For [`Client::connect`], a [builder](Client::builder), or another process: `redis://127.0.0.1:PORT/`.
@@ -182,6 +188,7 @@ impl LockService {
     /// What the thread of the service finds when it does this.
     #[allow(clippy::expect_used)] // The thread lives as long as the service, unless it has panicked.
     fn ask<T: Send + 'static>(&self, act: impl FnOnce(&mut Server) -> T + Send + 'static) -> T {
+        assert!(!self.process.is_forked(), "the lock service has stayed in the parent process");
         let (tell, told) = mpsc::channel();
         self.order(Box::new(move |server| drop(tell.send(act(server)))));
         told.recv().expect("the thread of the lock service has panicked")
@@ -196,6 +203,9 @@ impl LockService {
 
 impl Drop for LockService {
     fn drop(&mut self) {
+        if self.process.is_forked() {
+            return;
+        }
         let (last, dropped) = mpsc::channel();
         self.order(Box::new(|server| server.over = Some(last)));
         // An error: the thread has dropped everything.

@@ -3,11 +3,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, PipeReader, Read as _};
-use std::net::TcpListener;
+use std::net::{Shutdown, TcpListener};
 use std::sync::mpsc::{Receiver, Sender};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
+use socket2::SockRef;
 
 use super::locks::Locks;
 use crate::server::{Stream, Value};
@@ -46,6 +47,8 @@ impl Server {
     /// Serves until the service is dropped.
     pub(super) fn serve(mut self) {
         while self.over.is_none() && self.turn().is_ok() {}
+        // On Linux nobody can connect any more, even if a forked process has a copy of the descriptor.
+        let _ = SockRef::from(&self.listener).shutdown(Shutdown::Both);
     }
 
     fn turn(&mut self) -> io::Result<()> {

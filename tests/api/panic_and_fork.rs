@@ -1,7 +1,8 @@
 //! Handles without a keeper: it has panicked, or it stayed in the parent process at a fork.
 
 use std::{
-    io::{Read as _, pipe},
+    io::{ErrorKind, Read as _, pipe},
+    net::TcpStream,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
@@ -11,9 +12,11 @@ use fairlock::{
     CancellationToken, Client, Guard, Lock, LockOptions, Waiting,
     compat::KeyedMutex,
     error::{AcquireError, Fault, LostReason, ReleaseError, RenewError, TryAcquireError},
+    testing::LockService,
 };
 use futures_util::FutureExt as _;
 use pollster::block_on;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
 use testkit::{Child, RedisServer, SOON, child, eventually, keys_left, soon};
 
@@ -25,6 +28,7 @@ fn child() {
         ("fork while awaiting", [url]) => fork_while_a_thread_awaits(url),
         ("fork and connect", [url]) => connect_after_forks(url),
         ("fork and close", [url]) => close_while_a_forked_process_lives(url),
+        ("fork beside a service", []) => fork_beside_a_service(),
         other => panic!("no role {other:?}"),
     });
 }
@@ -295,4 +299,46 @@ fn a_client_that_is_closed_ends_its_connections_though_a_forked_process_has_copi
     parent.wait_line("closed", SOON);
     eventually("no connection is left", SOON, || server.connections().is_empty());
     parent.kill();
+}
+
+/// The thread of the service stays in the parent.
+fn fork_beside_a_service() {
+    let service = LockService::start().unwrap();
+    let address = service.url()["redis://".len()..].trim_end_matches('/').to_owned();
+    let ((dropped, drops), (mut lives, life)) = (pipe().unwrap(), pipe().unwrap());
+    match fork::fork().unwrap() {
+        fork::Fork::Child => {
+            drop(life);
+            let asked = catch_unwind(AssertUnwindSafe(|| service.lose_data()));
+            drop((service, drops));
+            // The parent ends its service while this process has copies of the descriptors.
+            lives.read_to_end(&mut Vec::new()).unwrap();
+            std::process::exit(i32::from(asked.is_ok()));
+        }
+        fork::Fork::Parent(pid) => {
+            drop(drops);
+            let most = Timespec::try_from(SOON / 2).unwrap();
+            let ended = poll(&mut [PollFd::new(&dropped, PollFlags::IN)], Some(&most)).unwrap();
+            if ended == 0 {
+                kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
+                panic!("the forked process hung");
+            }
+            let client = service.client().blocking().unwrap();
+            let guard = client.lock("x").unwrap().acquire().blocking().unwrap();
+            assert!(service.break_lease("x"), "the service of the parent is as before");
+            drop((guard, client, service));
+            if cfg!(target_os = "linux") {
+                let refused = TcpStream::connect(address).unwrap_err();
+                assert_eq!(refused.kind(), ErrorKind::ConnectionRefused, "the forked process keeps no port");
+            }
+            drop(life);
+            assert!(ends_well(pid), "the forked process failed or hung");
+        }
+    }
+}
+
+#[test]
+fn a_forked_process_drops_the_lock_service_of_its_parent_without_waiting() {
+    let mut parent = Child::spawn("fork beside a service", &[]);
+    assert!(parent.wait(SOON).success());
 }
