@@ -1,9 +1,9 @@
 //! For this crate's own tests and for fuzzing: what is inside, as far as they must see it.
 
 use crate::clock::Time;
+use crate::inspect::BreakOutcome;
 use crate::protocol::{
-    AcquireVerdict, BreakVerdict, Epoch, HeartbeatVerdict, Push, PushKind, Reply, SCRIPTS, Stamp, Verb, Verdict,
-    assemble,
+    AcquireVerdict, Epoch, HeartbeatVerdict, Push, PushKind, Reply, SCRIPTS, Stamp, Verb, Verdict, assemble,
 };
 use crate::server::Target;
 pub use crate::server::{converse, read_by_the_library, read_frames, read_nodes};
@@ -27,6 +27,15 @@ pub fn local_clock_ns() -> u64 {
 pub fn digest(name: &str) -> String {
     let script = SCRIPTS.iter().find(|script| script.name == name);
     script.map(crate::server::digest).unwrap_or_default()
+}
+
+/// The name of every script, and the words with which its replies begin, as its header says.
+pub fn verbs() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
+    SCRIPTS.iter().map(|script| {
+        let header = script.text.lines().find_map(|line| line.strip_prefix("-- REPLY: "));
+        let replies = header.into_iter().flat_map(|header| header.split('|'));
+        (script.name, replies.filter_map(|reply| reply.split_whitespace().next()).collect())
+    })
 }
 
 /// Name and text of every script, with another reading of the clock, `local raw = …`, in the place of the server's.
@@ -59,7 +68,7 @@ pub fn read_reply(script: &str, packed: &[u8]) -> Option<Vec<u128>> {
     let told = match verdict {
         Verdict::Acquire(AcquireVerdict::Queued { ticket, rank, .. }) => vec![ticket.get().into(), rank.into()],
         Verdict::Heartbeat(HeartbeatVerdict::Alive { rank }) => rank.into_iter().map(u128::from).collect(),
-        Verdict::Break(BreakVerdict::Told { left }) => vec![left.as_micros()],
+        Verdict::Break(BreakOutcome::Told { remaining }) => vec![remaining.as_micros()],
         _ => vec![],
     };
     let numbers = [Epoch::on_wire(common.known.epoch), Stamp::on_wire(common.known.stamp), common.waiting];

@@ -11,7 +11,7 @@ use crate::inspect::{BreakOutcome, LockState};
 use crate::keeper::Handle;
 use crate::operation::Operation;
 use crate::options::Spec;
-use crate::protocol::{Ticket, Token};
+use crate::protocol::{BreakRequest, HistoryRequest, InspectRequest, LockKeys, Reply, Request, Ticket, Token, Verdict};
 
 /// A lock with its name and options. Cheap to clone; it holds nothing until it is acquired.
 ///
@@ -139,7 +139,7 @@ impl Lock {
         let mut queue = Vec::new();
         let mut after = None;
         loop {
-            let page = self.handle.inspect(&self.spec.keys, after, PAGE).await?;
+            let page = page(&self.handle, &self.spec.keys, after, PAGE).await?;
             let more = page.queue.len() == PAGE as usize;
             after = page.queue.last().and_then(|waiter| Ticket::new(waiter.ticket)).or(after);
             queue.extend(page.queue);
@@ -170,8 +170,7 @@ impl Lock {
     /// # }
     /// ```
     pub fn history(&self, count: u32) -> Operation<Result<History, Fault>> {
-        let lock = self.clone();
-        Operation::relayed(&self.handle.wakers, async move { lock.handle.history(&lock.spec.keys, None, count).await })
+        self.operator(self.history_request(None, count), recorded)
     }
 
     /// Switches the history of this lock on or off, for all its clients. The server keeps the latest 1,000 grants, for
@@ -187,10 +186,11 @@ impl Lock {
     /// # Cancel safety
     /// If the future is dropped, the server may or may not have executed the request.
     pub fn record_history(&self, on: bool) -> Operation<Result<(), Fault>> {
-        let lock = self.clone();
-        Operation::relayed(&self.handle.wakers, async move {
-            lock.handle.history(&lock.spec.keys, Some(on), 0).await.map(drop)
-        })
+        self.operator(self.history_request(Some(on), 0), |reply| recorded(reply).map(drop))
+    }
+
+    fn history_request(&self, switch: Option<bool>, count: u32) -> Request {
+        Request::History(HistoryRequest { keys: self.spec.keys.clone(), switch, count })
     }
 
     /// What keeps this client from the lock's server now: the last error since the last answer. None if the server
@@ -233,8 +233,7 @@ impl Lock {
     /// # }
     /// ```
     pub fn break_lease(&self, token: u64) -> Operation<Result<BreakOutcome, Fault>> {
-        let lock = self.clone();
-        Operation::relayed(&self.handle.wakers, async move { lock.break_with(token, false).await })
+        self.break_with(token, false)
     }
 
     /// Ends the lease with this token at once and grants the lock to the next waiter, **even if its holder does not
@@ -250,11 +249,38 @@ impl Lock {
     /// # Cancel safety
     /// If the future is dropped after its first poll, the lease may be ended all the same.
     pub fn force_break_lease(&self, token: u64) -> Operation<Result<BreakOutcome, Fault>> {
-        let lock = self.clone();
-        Operation::relayed(&self.handle.wakers, async move { lock.break_with(token, true).await })
+        self.break_with(token, true)
     }
 
-    async fn break_with(&self, token: u64, force: bool) -> Result<BreakOutcome, Fault> {
-        self.handle.break_lease(&self.spec.keys, Token::new(token), force).await
+    fn break_with(&self, token: u64, force: bool) -> Operation<Result<BreakOutcome, Fault>> {
+        let keys = self.spec.keys.clone();
+        let request = Request::Break(BreakRequest { keys, token: Token::new(token), force });
+        let read = |reply: Reply| if let Verdict::Break(outcome) = reply.verdict { Some(outcome) } else { None };
+        self.operator(request, read)
     }
+
+    /// One request of an operator. `read` finds in the reply what its verb tells.
+    fn operator<T: 'static>(&self, request: Request, read: fn(Reply) -> Option<T>) -> Operation<Result<T, Fault>> {
+        let handle = self.handle.clone();
+        Operation::relayed(&self.handle.wakers, async move { handle.operator(request, read).await })
+    }
+}
+
+/// This many waiters after the ticket `after`, and the holder.
+pub(crate) async fn page(
+    handle: &Handle,
+    keys: &Arc<LockKeys>,
+    after: Option<Ticket>,
+    count: u32,
+) -> Result<LockState, Fault> {
+    let request = Request::Inspect(InspectRequest { keys: keys.clone(), after, count });
+    let read = |Reply { common, verdict }| match verdict {
+        Verdict::Inspect(seen) => Some(seen.state(&common)),
+        _ => None,
+    };
+    handle.operator(request, read).await
+}
+
+fn recorded(reply: Reply) -> Option<History> {
+    if let Verdict::History(history) = reply.verdict { Some(history) } else { None }
 }

@@ -7,7 +7,7 @@ use crate::error::{Fault, RenewError};
 use crate::guard::{Guard, renew};
 use crate::inspect::Holder;
 use crate::keeper::{Handle, Shared};
-use crate::lock::Lock;
+use crate::lock::{Lock, page};
 use crate::operation::Operation;
 use crate::protocol::WireId;
 
@@ -131,13 +131,13 @@ fn any_holder(lock: &Lock, is: impl Fn(&Holder) -> bool + Send + Sync + 'static)
     let (handle, keys) = (lock.handle.clone(), lock.spec.keys.clone());
     Operation::relayed(
         &lock.handle.wakers,
-        async move { Ok(handle.inspect(&keys, None, 0).await?.holders.iter().any(is)) },
+        async move { Ok(page(&handle, &keys, None, 0).await?.holders.iter().any(is)) },
     )
 }
 
 /// Whether the server says that this lease holds the lock, and may be renewed.
 async fn is_held(handle: &Handle, shared: &Shared) -> Result<bool, Fault> {
-    let holders = handle.inspect(&shared.spec.keys, None, 0).await?.holders;
+    let holders = page(handle, &shared.spec.keys, None, 0).await?.holders;
     Ok(holders.iter().any(|holder| holder.id == shared.id_seen() && holder.token == shared.token.get()))
 }
 

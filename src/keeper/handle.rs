@@ -16,10 +16,8 @@ use super::shared::{Armed, Shared};
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::fork::Process;
-use crate::history::History;
-use crate::inspect::{BreakOutcome, LockState};
 use crate::options::Spec;
-use crate::protocol::{About, ClientId, LockKeys, Names, Ticket, Token};
+use crate::protocol::{About, ClientId, Names, Reply, Request, Ticket};
 use crate::wakers::Wakers;
 
 /// How long the last handle waits for pending releases.
@@ -161,33 +159,12 @@ impl Handle {
         self.question(&lock, Question::Release { id }, |asker| Asker::Release(lease, Some(asker))).await
     }
 
-    /// This many waiters after the ticket `after`, and the holder.
-    pub(crate) async fn inspect(
-        &self,
-        keys: &Arc<LockKeys>,
-        after: Option<Ticket>,
-        count: u32,
-    ) -> Result<LockState, Fault> {
-        self.question(&keys.name, Question::Inspect { keys: keys.clone(), after, count }, Asker::Page).await?
-    }
-
-    pub(crate) async fn break_lease(
-        &self,
-        keys: &Arc<LockKeys>,
-        token: Option<Token>,
-        force: bool,
-    ) -> Result<BreakOutcome, Fault> {
-        self.question(&keys.name, Question::Break { keys: keys.clone(), token, force }, Asker::Break).await?
-    }
-
-    /// The latest grants of the lock; `switch` has them recorded, or no longer.
-    pub(crate) async fn history(
-        &self,
-        keys: &Arc<LockKeys>,
-        switch: Option<bool>,
-        count: u32,
-    ) -> Result<History, Fault> {
-        self.question(&keys.name, Question::History { keys: keys.clone(), switch, count }, Asker::History).await?
+    /// Sends an operator's request. `read` finds in the reply what its verb tells.
+    pub(crate) async fn operator<T>(&self, request: Request, read: fn(Reply) -> Option<T>) -> Result<T, Fault> {
+        let lock = request.keys().name.clone();
+        let reply = self.question(&lock, Question::Operator(Box::new(request)), Asker::Operator).await??;
+        // The wire reads a reply in the type of its request: no server can bring another about.
+        read(*reply).ok_or_else(|| Fault::Refused { message: "a reply to another request".into() })
     }
 
     /// Why the server of this lock does not answer.

@@ -9,9 +9,8 @@ use super::machine::{Outcome, QuestionId, Release, Renewal};
 use super::observe;
 use super::shared::Shared;
 use crate::error::Fault;
-use crate::history::History;
-use crate::inspect::{BreakOutcome, LockState};
 use crate::memory::GiveBack as _;
+use crate::protocol::Reply;
 
 /// The caller that awaits the answer to a question, in the type of its verb.
 pub(crate) enum Asker {
@@ -19,9 +18,7 @@ pub(crate) enum Asker {
     Renewal(oneshot::Sender<Result<Renewal, Fault>>),
     /// The caller of a drop awaits no answer.
     Release(Arc<Shared>, Option<oneshot::Sender<Release>>),
-    Page(oneshot::Sender<Result<LockState, Fault>>),
-    Break(oneshot::Sender<Result<BreakOutcome, Fault>>),
-    History(oneshot::Sender<Result<History, Fault>>),
+    Operator(oneshot::Sender<Result<Box<Reply>, Fault>>),
     /// With the number of machines whose answers are awaited.
     Close(oneshot::Sender<()>, usize),
 }
@@ -57,9 +54,7 @@ impl Questions {
                 observe::released(&lease, &release);
                 asker.is_some_and(|asker| asker.send(release).is_ok())
             }
-            (Asker::Page(asker), Outcome::Page(page)) => asker.send(page).is_ok(),
-            (Asker::Break(asker), Outcome::Break(broken)) => asker.send(broken).is_ok(),
-            (Asker::History(asker), Outcome::History(history)) => asker.send(history).is_ok(),
+            (Asker::Operator(asker), Outcome::Operator(reply)) => asker.send(reply).is_ok(),
             (Asker::Close(asker, _), Outcome::Closed) => asker.send(()).is_ok(),
             // A machine answers in the type of the question.
             _ => false,

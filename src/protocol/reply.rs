@@ -18,7 +18,7 @@ use super::memory::{Known, Seat};
 use super::request::Verb;
 use super::stamps::{Ticket, Token};
 use crate::history::History;
-use crate::inspect::{Holder, LockState, QueuedWaiter};
+use crate::inspect::{BreakOutcome, Holder, LockState, QueuedWaiter};
 
 /// The reply to a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,7 +73,7 @@ pub(crate) enum Verdict {
     Release(ReleaseVerdict),
     Leave,
     Inspect(Inspected),
-    Break(BreakVerdict),
+    Break(BreakOutcome),
     History(History),
 }
 
@@ -137,16 +137,6 @@ impl Inspected {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum BreakVerdict {
-    /// The holder is told.
-    Told {
-        left: Duration,
-    },
-    Ended,
-    Unknown,
-}
-
 impl Verb {
     /// The words with which its replies begin.
     #[cfg(test)]
@@ -205,9 +195,9 @@ impl Verb {
             }
             Verb::History => return None,
             Verb::Break => Verdict::Break(match word {
-                b"told" => BreakVerdict::Told { left: fields.left? },
-                b"ended" => BreakVerdict::Ended,
-                b"unknown" => BreakVerdict::Unknown,
+                b"told" => BreakOutcome::Told { remaining: fields.left? },
+                b"ended" => BreakOutcome::Ended,
+                b"unknown" => BreakOutcome::Unknown,
                 _ => return None,
             }),
         })

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use crate::clock::Time;
 use crate::error::{ConnectError, Fault, LostReason};
-use crate::history::History;
-use crate::inspect::{BreakOutcome, Holder, LockState};
+use crate::inspect::Holder;
 use crate::options::Spec;
 use crate::protocol::{About, Id, LockKeys, Push, Refusal, Reply, Request, Ticket, Token};
 
@@ -51,21 +50,8 @@ pub(crate) enum Question {
     Release {
         id: Id,
     },
-    Inspect {
-        keys: Arc<LockKeys>,
-        after: Option<Ticket>,
-        count: u32,
-    },
-    Break {
-        keys: Arc<LockKeys>,
-        token: Option<Token>,
-        force: bool,
-    },
-    History {
-        keys: Arc<LockKeys>,
-        switch: Option<bool>,
-        count: u32,
-    },
+    /// The request of an operator, whose reply says nothing of what this client has: both pass as they are.
+    Operator(Box<Request>),
     /// Give up everything that this client has.
     Close,
 }
@@ -218,9 +204,7 @@ pub(crate) enum Outcome {
     Position(Result<u64, Fault>),
     Renewal(Result<Renewal, Fault>),
     Release(Release),
-    Page(Result<LockState, Fault>),
-    Break(Result<BreakOutcome, Fault>),
-    History(Result<History, Fault>),
+    Operator(Result<Box<Reply>, Fault>),
     Closed,
 }
 

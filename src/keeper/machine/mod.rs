@@ -255,17 +255,10 @@ impl Machine {
             }
             (What::Release(id), Verdict::Release(verdict)) => lock.on_release(core, id, &common, verdict),
             (What::Leave(ids), Verdict::Leave) => lock.on_leave(core, &ids, &common),
-            (What::Question(question), Verdict::Inspect(seen)) => {
+            (What::Question(question), verdict) => {
                 lock.go_on(core, &common);
-                self.answer_question(question, Outcome::Page(Ok(seen.state(&common))));
-            }
-            (What::Question(question), Verdict::Break(verdict)) => {
-                lock.go_on(core, &common);
-                self.on_broke(question, verdict);
-            }
-            (What::Question(question), Verdict::History(history)) => {
-                lock.go_on(core, &common);
-                self.answer_question(question, Outcome::History(Ok(history)));
+                let reply = Box::new(Reply { common: common.clone(), verdict });
+                self.answer_question(question, Outcome::Operator(Ok(reply)));
             }
             // The wire reads a reply in the type of its request: no server can bring this about.
             (what, _) => {

@@ -3,8 +3,6 @@
 use super::waiter::Waiter;
 use super::{ANSWER_TIMEOUT, Id, Machine, Outcome, Question, QuestionId, Release, Renewal, Timer, What};
 use crate::error::{Fault, LostReason};
-use crate::inspect::BreakOutcome;
-use crate::protocol::{BreakRequest, BreakVerdict, HistoryRequest, InspectRequest, Request};
 
 impl Machine {
     pub(super) fn ask(&mut self, number: QuestionId, question: Question) {
@@ -25,10 +23,7 @@ impl Machine {
                 self.core.answer(number, Outcome::Release(Release::Lost(LostReason::Ended)));
             }
             Question::Close => self.close(number),
-            Question::Position { .. }
-            | Question::Inspect { .. }
-            | Question::Break { .. }
-            | Question::History { .. } => {
+            Question::Position { .. } | Question::Operator(_) => {
                 self.questions.insert(number, question);
                 if self.closed {
                     return self.fail_question(number, Fault::Closed);
@@ -47,15 +42,10 @@ impl Machine {
     }
 
     pub(super) fn send_question(&mut self, question: QuestionId) {
-        let request = match self.questions.get(&question) {
-            Some(Question::Inspect { keys, after, count }) => {
-                Request::Inspect(InspectRequest { keys: keys.clone(), after: *after, count: *count })
-            }
-            Some(Question::Break { keys, token, force }) => {
-                Request::Break(BreakRequest { keys: keys.clone(), token: *token, force: *force })
-            }
-            Some(Question::History { keys, switch, count }) => {
-                Request::History(HistoryRequest { keys: keys.clone(), switch: *switch, count: *count })
+        match self.questions.get(&question) {
+            Some(Question::Operator(request)) => {
+                let request = (**request).clone();
+                self.core.send(What::Question(question), request);
             }
             // A question for a waiter's position is its acquire, sent once more.
             Some(&Question::Position { id }) => {
@@ -64,11 +54,10 @@ impl Machine {
                 if waiter.turn.is_some() {
                     return self.on_no_position(question, id);
                 }
-                return self.at(id, |lock, core| lock.send_position(core, id, question));
+                self.at(id, |lock, core| lock.send_position(core, id, question));
             }
-            _ => return,
-        };
-        self.core.send(What::Question(question), request);
+            _ => {}
+        }
     }
 
     pub(super) fn on_position(&mut self, question: QuestionId, position: u64) {
@@ -89,15 +78,6 @@ impl Machine {
         self.locks.get(self.core.locks_of.get(&id)?)?.waiters.get(&id)
     }
 
-    pub(super) fn on_broke(&mut self, question: QuestionId, verdict: BreakVerdict) {
-        let broken = match verdict {
-            BreakVerdict::Told { left } => BreakOutcome::Told { remaining: left },
-            BreakVerdict::Ended => BreakOutcome::Ended,
-            BreakVerdict::Unknown => BreakOutcome::Unknown,
-        };
-        self.answer_question(question, Outcome::Break(Ok(broken)));
-    }
-
     pub(super) fn answer_question(&mut self, question: QuestionId, outcome: Outcome) {
         if self.end_question(question).is_some() {
             self.core.answer(question, outcome);
@@ -114,9 +94,7 @@ impl Machine {
     pub(super) fn fail_question(&mut self, question: QuestionId, fault: Fault) {
         let outcome = match self.end_question(question) {
             Some(Question::Position { .. }) => Outcome::Position(Err(fault)),
-            Some(Question::Inspect { .. }) => Outcome::Page(Err(fault)),
-            Some(Question::Break { .. }) => Outcome::Break(Err(fault)),
-            Some(Question::History { .. }) => Outcome::History(Err(fault)),
+            Some(Question::Operator(_)) => Outcome::Operator(Err(fault)),
             // The lease has the others.
             Some(Question::Renew { .. } | Question::Release { .. } | Question::Close) | None => return,
         };

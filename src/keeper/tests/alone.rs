@@ -9,7 +9,8 @@ use crate::keeper::machine::Mode;
 use crate::keeper::machine::*;
 use crate::options::{LockOptions, Spec};
 use crate::protocol::{
-    About, AcquireRequest, ClientId, LockKeys, OwnLease, Refusal, Request, Secret, Ticket, Token, WireId,
+    About, AcquireRequest, BreakRequest, ClientId, InspectRequest, LockKeys, OwnLease, Refusal, Request, Secret,
+    Ticket, Token, WireId,
 };
 
 pub(super) fn at(seconds: f64) -> Time {
@@ -71,6 +72,17 @@ pub(super) fn acquire_in(
 
 pub(super) fn ask(machine: &mut Machine, now: f64, number: u64, question: Question) {
     machine.handle(at(now), Event::Command(Command::Ask { number: QuestionId(number), question }));
+}
+
+/// The question of an operator who looks at the lock.
+pub(super) fn inspecting(keys: &Arc<LockKeys>, count: u32) -> Question {
+    Question::Operator(Box::new(Request::Inspect(InspectRequest { keys: keys.clone(), after: None, count })))
+}
+
+/// The question of an operator who breaks the lease with this token.
+pub(super) fn breaking(keys: &Arc<LockKeys>, token: u64, force: bool) -> Question {
+    let (keys, token) = (keys.clone(), Token::new(token));
+    Question::Operator(Box::new(Request::Break(BreakRequest { keys, token, force })))
 }
 
 pub(super) fn sent(machine: &mut Machine, now: f64) -> Vec<(RequestId, Request)> {

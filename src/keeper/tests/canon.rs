@@ -267,8 +267,8 @@ impl World {
             Verdict::Heartbeat(verdict) => verdict.hash(notes),
             Verdict::Renew(verdict) => verdict.hash(notes),
             Verdict::Release(verdict) => verdict.hash(notes),
-            Verdict::Break(verdict) => verdict.hash(notes),
-            Verdict::Leave | Verdict::Inspect(_) | Verdict::History(_) => {}
+            Verdict::Leave => {}
+            other => panic!("no explored world has an operator: {other:?}"),
         }
     }
 }

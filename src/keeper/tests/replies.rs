@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use crate::inspect::{Holder, QueuedWaiter};
+use crate::inspect::{BreakOutcome, Holder, QueuedWaiter};
 use crate::keeper::machine::{Machine, RequestId, What};
 use crate::protocol::{
-    AcquireVerdict, BreakVerdict, Common, Epoch, HeartbeatVerdict, Inspected, Known, Memory, OwnLease, ReleaseVerdict,
-    RenewVerdict, Reply, Seat, Stamp, Ticket, Token, Verb, Verdict,
+    AcquireVerdict, Common, Epoch, HeartbeatVerdict, Inspected, Known, Memory, OwnLease, ReleaseVerdict, RenewVerdict,
+    Reply, Seat, Stamp, Ticket, Token, Verb, Verdict,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -114,7 +114,6 @@ impl Answer {
     }
 
     fn verdict(&self, verb: Verb) -> Verdict {
-        let left = self.left;
         match (verb, self.word) {
             (Verb::Acquire, Word::Granted) => Verdict::Acquire(AcquireVerdict::Granted),
             (Verb::Acquire, Word::Queued) => Verdict::Acquire(AcquireVerdict::Queued {
@@ -138,9 +137,9 @@ impl Answer {
                 let (holder, queue) = (self.held.clone(), self.page.clone());
                 Verdict::Inspect(Inspected { grants: 0, token: None, holder, queue })
             }
-            (Verb::Break, Word::Told) => Verdict::Break(BreakVerdict::Told { left }),
-            (Verb::Break, Word::Ended) => Verdict::Break(BreakVerdict::Ended),
-            (Verb::Break, Word::Unknown) => Verdict::Break(BreakVerdict::Unknown),
+            (Verb::Break, Word::Told) => Verdict::Break(BreakOutcome::Told { remaining: self.left }),
+            (Verb::Break, Word::Ended) => Verdict::Break(BreakOutcome::Ended),
+            (Verb::Break, Word::Unknown) => Verdict::Break(BreakOutcome::Unknown),
             (verb, word) => panic!("{verb:?} does not reply {word:?}"),
         }
     }

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::alone::{breaking, inspecting};
 use super::clients::{Acquire, BOOT_NS, Link, Taken};
 use super::world::{MS, World};
 use crate::clock::Time;
-use crate::keeper::machine::Mode;
-use crate::keeper::machine::{Asked, Command, Id, Question};
-use crate::protocol::{About, Refusal, Secret, Token, WireId};
+use crate::keeper::machine::{Asked, Command, Id, Mode, Question};
+use crate::protocol::{About, Refusal, Secret, WireId};
 
 /// One event. The first number names a client; the others choose among what the world has at that moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -197,7 +197,7 @@ impl World {
             }
             Step::Inspect(client, which) => {
                 let keys = self.specs[usize::from(which) % self.specs.len()][0].keys.clone();
-                self.clients[index(client)].ask(now, Question::Inspect { keys, after: None, count: 10 });
+                self.clients[index(client)].ask(now, inspecting(&keys, 10));
             }
             Step::Break(client, which) => self.break_lease(index(client), which),
             Step::Close(client) => {
@@ -341,7 +341,7 @@ impl World {
             }
             self.server.forced.insert(token);
         }
-        self.clients[index].ask(now, Question::Break { keys, token: Token::new(token), force });
+        self.clients[index].ask(now, breaking(&keys, token, force));
     }
 
     fn pushed(&mut self, index: usize, which: u8, step: Step) {

@@ -101,7 +101,7 @@ fn every_field_of_a_reply_arrives_where_it_belongs() {
     let alive = HeartbeatVerdict::Alive { rank: Some(22) };
     assert_eq!(verdict(Verb::Heartbeat, "alive"), Verdict::Heartbeat(alive));
     assert_eq!(verdict(Verb::Renew, "renewed"), Verdict::Renew(RenewVerdict::Renewed));
-    assert_eq!(verdict(Verb::Break, "told"), Verdict::Break(BreakVerdict::Told { left: us(19) }));
+    assert_eq!(verdict(Verb::Break, "told"), Verdict::Break(BreakOutcome::Told { remaining: us(19) }));
     let queue = vec![queued("c.30", true), queued("c.33", false)];
     let state = Inspected { grants: 41, token: Some(token(13)), holder: Some(Box::new(held)), queue };
     assert_eq!(verdict(Verb::Inspect, "state"), Verdict::Inspect(state));

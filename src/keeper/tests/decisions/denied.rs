@@ -36,11 +36,11 @@ fn an_acquire_and_a_call_fail_at_once_where_the_server_cannot_be_used() {
         for (id, mode) in [(1, Mode::Wait), (2, Mode::Enqueue), (3, Mode::Try)] {
             acquire_in(&mut machine, 0.0, &spec, id, mode, Some(seconds(60.0)));
         }
-        ask(&mut machine, 0.0, 9, Question::Inspect { keys: spec.keys.clone(), after: None, count: 1 });
+        ask(&mut machine, 0.0, 9, inspecting(&spec.keys, 1));
         deny(&mut machine, 0.1, &error);
         let effects = machine.effects(at(0.1), usize::MAX);
         assert!((1..=3).all(|id| hears(&effects, Id(id), &error)), "{effects:?}");
-        assert!(matches!(outcome(&effects, 9), Some(Outcome::Page(Err(Fault::Connect(_))))), "{effects:?}");
+        assert!(matches!(outcome(&effects, 9), Some(Outcome::Operator(Err(Fault::Connect(_))))), "{effects:?}");
         assert!(machine.next_due().is_none() && machine.gives_back_until().is_none(), "something is left");
     }
 }
@@ -92,9 +92,8 @@ fn a_missing_right_fails_an_acquire_and_not_a_waiter() {
 #[test]
 fn a_missing_right_fails_a_question_at_once() {
     let (mut machine, spec) = start(LockOptions::new());
-    let keys = spec.keys.clone();
-    let (request, _) = ask_sends(&mut machine, 0.0, 9, Question::Inspect { keys, after: None, count: 10 });
+    let (request, _) = ask_sends(&mut machine, 0.0, 9, inspecting(&spec.keys, 10));
     fail(&mut machine, 0.1, request, Refusal::Denied("NOPERM".into()));
     let effects = machine.effects(at(0.1), usize::MAX);
-    assert!(matches!(outcome(&effects, 9), Some(Outcome::Page(Err(Fault::Refused { .. })))), "{effects:?}");
+    assert!(matches!(outcome(&effects, 9), Some(Outcome::Operator(Err(Fault::Refused { .. })))), "{effects:?}");
 }

@@ -6,7 +6,7 @@ use super::*;
 use crate::error::Fault;
 use crate::inspect::BreakOutcome;
 use crate::options::LockOptions;
-use crate::protocol::{LeaveRequest, Refusal, ReleaseRequest, Request};
+use crate::protocol::{LeaveRequest, Refusal, ReleaseRequest, Request, Verdict};
 
 // ---- giving back ----
 
@@ -120,20 +120,18 @@ fn closing_waits_a_second_for_what_is_given_back() {
     assert!(matches!(outcome(&ask_brings(&mut machine, 1.0, 9, Question::Close), 9), Some(Outcome::Closed)));
     acquire(&mut machine, 1.1, &spec, 1);
     assert!(matches!(not_granted(&machine.effects(at(1.1), usize::MAX)), Some(NotGranted::Fault(Fault::Closed))));
-    let keys = spec.keys.clone();
     assert!(matches!(
-        outcome(&ask_brings(&mut machine, 1.2, 10, Question::Break { keys, token: Token::new(7), force: false }), 10),
-        Some(Outcome::Break(Err(Fault::Closed)))
+        outcome(&ask_brings(&mut machine, 1.2, 10, breaking(&spec.keys, 7, false)), 10),
+        Some(Outcome::Operator(Err(Fault::Closed)))
     ));
 }
 
 #[test]
 fn closing_answers_the_questions_that_wait_for_the_server() {
     let (mut machine, spec) = start(LockOptions::new());
-    let keys = spec.keys.clone();
-    ask(&mut machine, 0.0, 8, Question::Inspect { keys, after: None, count: 10 });
+    ask(&mut machine, 0.0, 8, inspecting(&spec.keys, 10));
     let effects = ask_brings(&mut machine, 0.1, 9, Question::Close);
-    assert!(matches!(outcome(&effects, 8), Some(Outcome::Page(Err(Fault::Closed)))), "{effects:?}");
+    assert!(matches!(outcome(&effects, 8), Some(Outcome::Operator(Err(Fault::Closed)))), "{effects:?}");
     assert!(matches!(outcome(&effects, 9), Some(Outcome::Closed)), "{effects:?}");
 }
 
@@ -181,11 +179,9 @@ fn breaking_a_lease_is_answered_with_its_outcome() {
         (10, Word::Ended, BreakOutcome::Ended),
         (11, Word::Unknown, BreakOutcome::Unknown),
     ] {
-        let keys = spec.keys.clone();
-        let (request, _) =
-            ask_sends(&mut machine, 1.0, call, Question::Break { keys, token: Token::new(7), force: false });
+        let (request, _) = ask_sends(&mut machine, 1.0, call, breaking(&spec.keys, 7, false));
         match outcome(&answer_brings(&mut machine, 1.1, request, lease(word, seconds(3.0))), call) {
-            Some(Outcome::Break(Ok(broken))) => assert_eq!(*broken, expected),
+            Some(Outcome::Operator(Ok(reply))) => assert_eq!(reply.verdict, Verdict::Break(expected)),
             other => panic!("{word:?}: {other:?}"),
         }
     }
@@ -221,11 +217,14 @@ fn a_lost_lease_lasts_until_its_deadline_unless_the_server_has_ended_it() {
 #[test]
 fn an_inspection_is_answered_with_what_was_seen() {
     let (mut machine, spec) = start(LockOptions::new());
-    let keys = spec.keys.clone();
-    let (request, _) = ask_sends(&mut machine, 0.0, 9, Question::Inspect { keys, after: None, count: 10 });
+    let (request, _) = ask_sends(&mut machine, 0.0, 9, inspecting(&spec.keys, 10));
     answer(&mut machine, 0.1, request, Answer { waiting: 3, ..lease(Word::State, seconds(20.0)) });
     match outcome(&machine.effects(at(0.1), usize::MAX), 9) {
-        Some(Outcome::Page(Ok(page))) => assert_eq!((page.waiting, page.recovering_for), (3, None)),
+        Some(Outcome::Operator(Ok(reply))) => {
+            let Verdict::Inspect(seen) = reply.verdict.clone() else { panic!("{reply:?}") };
+            let page = seen.state(&reply.common);
+            assert_eq!((page.waiting, page.recovering_for), (3, None));
+        }
         other => panic!("{other:?}"),
     }
 }

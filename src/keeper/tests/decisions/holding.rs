@@ -254,8 +254,7 @@ fn a_renewal_by_hand_that_had_its_time_leaves_the_others_theirs() {
     for second in 6..10 {
         let now = f64::from(second);
         let keys = start(LockOptions::new()).1.keys.clone();
-        let (request, _) =
-            ask_sends(&mut machine, now, 100 + second as u64, Question::Inspect { keys, after: None, count: 1 });
+        let (request, _) = ask_sends(&mut machine, now, 100 + second as u64, inspecting(&keys, 1));
         answer_brings(&mut machine, now, request, lease(Word::State, seconds(20.0)));
     }
     ask(&mut machine, 9.5, 10, Question::Renew { id: Id(1), extend: None });

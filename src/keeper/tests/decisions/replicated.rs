@@ -92,7 +92,7 @@ fn replicas_are_asked_again_after_pauses_that_double() {
 fn replicas_are_not_asked_again_while_a_question_is_under_way() {
     let (mut machine, request, _) = securing(two());
     let keys = start(two()).1.keys.clone();
-    let (question, _) = ask_sends(&mut machine, 0.2, 9, Question::Inspect { keys, after: None, count: 1 });
+    let (question, _) = ask_sends(&mut machine, 0.2, 9, inspecting(&keys, 1));
     let mut named = lease(Word::State, seconds(29.0));
     named.own = Some(own(1, 7, 7));
     assert!(asked(&answer_brings(&mut machine, 0.3, question, named)).is_empty());

@@ -136,7 +136,7 @@ fn a_question_does_not_wait_for_acquires_and_one_for_a_position_does_not_overtak
     assert!(none.is_empty());
     ask(&mut machine, 3.6, 8, Question::Position { id: Id(2) });
     let keys = LockKeys::new("fairlock", "x");
-    ask(&mut machine, 3.6, 9, Question::Inspect { keys: keys.into(), after: None, count: 1 });
+    ask(&mut machine, 3.6, 9, inspecting(&keys.into(), 1));
     let sent_now = sent(&mut machine, 3.6);
     assert_eq!(kinds(&sent_now), ["inspect", "1", "2"]);
     for (request, _) in &sent_now[1..] {

@@ -301,8 +301,7 @@ fn a_waiter_that_never_heard_of_its_place_re_enters_there_after_a_lost_grant() {
     // The same, named by the reply to another question.
     let (mut machine, spec) = start(LockOptions::new());
     acquire_sends(&mut machine, 0.0, &spec, 1);
-    let (question, _) =
-        ask_sends(&mut machine, 0.1, 9, Question::Inspect { keys: spec.keys.clone(), after: None, count: 1 });
+    let (question, _) = ask_sends(&mut machine, 0.1, 9, inspecting(&spec.keys, 1));
     let claim = OwnLease { claim: true, ..own(1, 7, 6) };
     answer(&mut machine, 0.2, question, Answer { own: Some(claim), ..lease(Word::State, seconds(0.1)) });
     assert_eq!(returns_after_its_claim(machine, 0.2), 6);

@@ -37,8 +37,7 @@ fn a_script_that_stopped_at_its_batch_limit_is_asked_to_go_on() {
 
     // An operator's call: by a release of an id that nobody has.
     let (mut machine, spec) = start(LockOptions::new());
-    let keys = spec.keys.clone();
-    let (question, _) = ask_sends(&mut machine, 0.0, 9, Question::Break { keys, token: Token::new(7), force: true });
+    let (question, _) = ask_sends(&mut machine, 0.0, 9, breaking(&spec.keys, 7, true));
     answer(&mut machine, 0.1, question, Answer { again: true, ..lease(Word::Ended, Duration::ZERO) });
     let effects = machine.effects(at(0.1), usize::MAX);
     assert!(outcome(&effects, 9).is_some(), "{effects:?}");
@@ -49,12 +48,7 @@ fn a_script_that_stopped_at_its_batch_limit_is_asked_to_go_on() {
     };
     assert!(goes_on(&effects), "{effects:?}");
     // Another call at the same time has its own.
-    let (question, _) = ask_sends(
-        &mut machine,
-        0.1,
-        10,
-        Question::Break { keys: spec.keys.clone(), token: Token::new(8), force: true },
-    );
+    let (question, _) = ask_sends(&mut machine, 0.1, 10, breaking(&spec.keys, 8, true));
     answer(&mut machine, 0.2, question, Answer { again: true, ..lease(Word::Ended, Duration::ZERO) });
     assert!(goes_on(&machine.effects(at(0.2), usize::MAX)));
     assert_eq!(machine.releases().count(), 2);

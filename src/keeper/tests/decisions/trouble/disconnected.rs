@@ -15,7 +15,7 @@ fn without_a_connection_nothing_is_sent() {
         machine.effects(at(1.0), usize::MAX);
         acquire(machine, 1.0, &spec, 2);
         ask(machine, 1.0, 9, Question::Renew { id: Id(1), extend: None });
-        ask(machine, 1.0, 10, Question::Inspect { keys: keys.clone(), after: None, count: 10 });
+        ask(machine, 1.0, 10, inspecting(&keys, 10));
         ask(machine, 1.0, 11, Question::Position { id: Id(2) });
         for now in 1..25 {
             tick(machine, f64::from(now));

@@ -29,7 +29,7 @@ fn calls(effects: Vec<Effect>) -> Vec<(RequestId, Request)> {
 
 fn inspect(number: u64) -> Command {
     let keys = Arc::new(LockKeys::new("fairlock", "x"));
-    Command::Ask { number: QuestionId(number), question: Question::Inspect { keys, after: None, count: 1 } }
+    Command::Ask { number: QuestionId(number), question: inspecting(&keys, 1) }
 }
 
 fn is_renewal(call: &Request) -> bool {
