@@ -60,6 +60,13 @@ fn and_last(cases: Vec<Case>) -> Vec<Case> {
 }
 
 #[test]
+fn every_verb_is_sent_by_a_future_but_the_keepers_own() {
+    let sent: BTreeSet<&str> = What::all().flat_map(|what| what.sends()).copied().collect();
+    let others = fairlock::__hooks::verbs().map(|(verb, _)| verb).filter(|verb| !sent.contains(verb));
+    assert_eq!(others.collect::<Vec<_>>(), ["heartbeat"]);
+}
+
+#[test]
 fn a_future_dropped_after_any_poll_leaves_nothing() {
     run_all(and_last(everywhere()), Crowd::after_each_poll);
 }

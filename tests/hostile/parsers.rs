@@ -1,7 +1,7 @@
 //! The parsers of replies, messages and URLs: random and mutated values cause no panic, and well-formed values are read
 //! as they were meant. `fuzz/` does the same for as long as one likes.
 
-use fairlock::__hooks::{read_push, read_url};
+use fairlock::__hooks::{read_push, read_url, verbs};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -20,31 +20,10 @@ const MOST: u64 = 1 << 53;
 /// The form of an id.
 const ID: &str = "[A-Za-z0-9]{1,30}\\.[0-9]{1,20}";
 
-/// Scripts, and the words with which their replies begin.
-const WORDS: &[(&str, &str)] = &[
-    ("acquire", "granted"),
-    ("acquire", "queued"),
-    ("acquire", "busy"),
-    ("acquire", "disbelieved"),
-    ("heartbeat", "alive"),
-    ("heartbeat", "unknown"),
-    ("renew", "renewed"),
-    ("renew", "broken"),
-    ("renew", "lost"),
-    ("release", "released"),
-    ("release", "expired"),
-    ("release", "left"),
-    ("release", "unknown"),
-    ("leave", "left"),
-    ("inspect", "state"),
-    ("break", "told"),
-    ("break", "ended"),
-    ("break", "unknown"),
-    ("history", "history"),
-];
-
+/// A script, and a word with which its replies begin.
 fn word() -> impl Strategy<Value = (&'static str, &'static str)> {
-    proptest::sample::select(WORDS)
+    let words = verbs().flat_map(|(verb, words)| words.into_iter().map(move |word| (verb, word)));
+    proptest::sample::select(words.collect::<Vec<_>>())
 }
 
 fn field() -> impl Strategy<Value = &'static str> {

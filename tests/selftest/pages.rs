@@ -96,7 +96,7 @@ fn the_protocol_page_agrees_with_the_scripts() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let page = fs::read_to_string(root.join("docs/protocol.md")).unwrap();
     let replies = page.split("\n## ").find(|section| section.starts_with("Replies")).unwrap();
-    for verb in ["acquire", "heartbeat", "renew", "release", "leave", "inspect", "break", "history"] {
+    for (verb, known) in fairlock::__hooks::verbs() {
         let script = fs::read_to_string(root.join("lua").join(verb).with_extension("lua")).unwrap();
         let header = |marker: &str| {
             let line = script.lines().find_map(|line| line.strip_prefix("-- ")?.trim_start().strip_prefix(marker));
@@ -121,9 +121,11 @@ fn the_protocol_page_agrees_with_the_scripts() {
             })
             .filter(|[request, ..]| request == verb)
             .collect();
+        let mut told = Vec::new();
         for reply in header("REPLY:").split('|') {
             let mut names = reply.split([' ', '[', ']', '{', '}', ',', '.']).filter(|name| !name.is_empty());
             let word = names.next().unwrap();
+            told.push(word);
             // A name with dots stands for those of a line of its own.
             let names =
                 names.flat_map(|name| if name.ends_with('…') { header(&format!("{name}:")) } else { name }.split(' '));
@@ -137,6 +139,7 @@ fn the_protocol_page_agrees_with_the_scripts() {
                 );
             }
         }
+        assert_eq!(known, told, "the words of {verb} that other tests know");
     }
     let answer = fs::read_to_string(root.join("lua/lib/answer.lua")).unwrap();
     for name in quoted(&answer) {

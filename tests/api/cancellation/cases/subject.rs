@@ -36,13 +36,15 @@ pub enum What {
     Close,
 }
 
+/// What operators ask: it has no place and no lease.
+const LOOKING: [What; 5] = [What::Inspect, What::Break, What::ForceBreak, What::History, What::RecordHistory];
+
 impl What {
     pub fn all() -> impl Iterator<Item = What> {
         use What::*;
         let taking = [Connect, Lazy, Acquire, AcquireTimeout, Enqueue, Waiting, Position, Try, Run];
         let holding = [Renew, Release, Lost, HeldLost, Renewed, Close];
-        let looking = [Inspect, Break, ForceBreak, History, RecordHistory];
-        taking.into_iter().chain(holding).chain(looking)
+        taking.into_iter().chain(holding).chain(LOOKING)
     }
 
     /// Whether its client holds the lock when it begins.
@@ -81,8 +83,7 @@ impl What {
 
     /// Whether there is something to give back when it is dropped after its first poll.
     pub fn gives_back(self) -> bool {
-        use What::*;
-        !matches!(self, Connect | Lazy | Inspect | Break | ForceBreak | History | RecordHistory)
+        !matches!(self, What::Connect | What::Lazy) && !LOOKING.contains(&self)
     }
 }
 
