@@ -3,7 +3,7 @@
 mod values;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     io::{BufRead as _, BufReader, Read as _, Write as _},
     os::unix::net::UnixStream,
 };
@@ -42,6 +42,8 @@ pub struct Driver {
     scripts: BTreeMap<(usize, &'static str), (String, String)>,
     dump: String,
     messages: Vec<Message>,
+    /// The scripts that were called, by name.
+    pub called: BTreeSet<&'static str>,
     /// Scripts that must do the same, by name.
     others: BTreeMap<&'static str, String>,
 }
@@ -67,6 +69,7 @@ impl Driver {
             scripts: BTreeMap::new(),
             dump: String::new(),
             messages: vec![],
+            called: BTreeSet::new(),
             others: BTreeMap::new(),
         };
         driver.ask(&[cmd("HELLO").arg(3).clone()]);
@@ -174,6 +177,7 @@ impl Driver {
     /// The script's reply and the dump after it, with the first half of these commands before them, the others after
     /// them.
     fn call(&mut self, around: &[Cmd], time: u64, batch: usize, (name, arguments): Encoded) -> (Value, Value) {
+        self.called.insert(name);
         let (source, digest) = &self.scripts[&(batch, name)];
         let loads = [source, DUMP].map(|script| cmd("SCRIPT").arg("LOAD").arg(script).clone());
         let (first, then) = around.split_at(around.len() / 2);

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::Terms;
+use super::world::{What, what};
 
 pub(super) const SECOND: u64 = 1_000_000;
 pub(super) const HOUR: u64 = 3600 * SECOND;
@@ -67,41 +68,6 @@ pub enum Op {
     Restore(usize),
 }
 
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub enum What {
-    Acquire {
-        wait: bool,
-        claim: bool,
-        /// The longest queue that it joins; 0 for any.
-        #[serde(default)]
-        most: u64,
-    },
-    Enter(usize),
-    Heartbeat,
-    Renew(usize),
-    Release(usize),
-    Leave {
-        from: usize,
-        count: usize,
-        /// Whether the first is named twice.
-        twice: bool,
-    },
-    Farewell(usize),
-    Break {
-        current: bool,
-        force: bool,
-    },
-    Inspect {
-        after: usize,
-        count: usize,
-    },
-    History {
-        switch: Option<bool>,
-        count: usize,
-    },
-    Boast,
-}
-
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 pub enum Fate {
     Answered,
@@ -127,23 +93,6 @@ pub enum Moment {
     Lease,
     Session(usize),
     Recovery,
-}
-
-fn what() -> impl Strategy<Value = What> {
-    prop_oneof![
-        12 => (prop::bool::weighted(0.8), prop::bool::weighted(0.2), prop_oneof![4 => Just(0), 1 => 1..4u64])
-            .prop_map(|(wait, claim, most)| What::Acquire { wait, claim, most }),
-        8 => (0..8usize).prop_map(What::Enter),
-        12 => Just(What::Heartbeat),
-        10 => (0..3usize).prop_map(What::Renew),
-        10 => (0..3usize).prop_map(What::Release),
-        3 => (0..4usize, 1..4usize, prop::bool::weighted(0.2)).prop_map(|(from, count, twice)| What::Leave { from, count, twice }),
-        5 => (0..4usize).prop_map(What::Farewell),
-        3 => any::<(bool, bool)>().prop_map(|(current, force)| What::Break { current, force }),
-        2 => (0..4usize, 1..4usize).prop_map(|(after, count)| What::Inspect { after, count }),
-        2 => (prop::option::of(prop::bool::weighted(0.8)), 0..9usize).prop_map(|(switch, count)| What::History { switch, count }),
-        1 => Just(What::Boast),
-    ]
 }
 
 fn pass() -> impl Strategy<Value = Pass> {

@@ -68,6 +68,20 @@ fn the_scripts_do_what_the_model_does_in_small_batches() {
     compare(3);
 }
 
+/// A verb that no walk asks is compared with nothing: `tests/model/world/asks.rs` draws them.
+#[test]
+fn every_verb_is_asked_on_a_walk() {
+    const STEPS: usize = 4_000;
+    let runner =
+        TestRunner::new_with_rng(config(STEPS), TestRng::from_seed(RngAlgorithm::XorShift, b"the usual walks."));
+    let mut driver = Driver::start();
+    explore(runner, &mut driver, STEPS, 100, true);
+    // Where there are no histories, no walk asks for one.
+    driver.called.extend((testkit::run::version() < (6, 2)).then_some("history"));
+    let never = fairlock::__hooks::verbs().map(|(verb, _)| verb).filter(|verb| !driver.called.contains(verb));
+    assert_eq!(never.collect::<Vec<_>>(), [""; 0]);
+}
+
 #[test]
 fn the_common_case_ends_as_the_rest_of_its_script_does() {
     let steps = STEPS / 8;

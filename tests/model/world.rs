@@ -2,13 +2,16 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::clients::{Client, Hold};
+use super::clients::Client;
 use super::driver::{Driver, Found, NO_MEMORY, Outcome, Saved};
-use super::events::{CLIENTS, Case, Fate, HOUR, Moment, Op, Pass, SECOND, What};
+use super::events::{CLIENTS, Case, Fate, HOUR, Moment, Op, Pass, SECOND};
 use super::promises::{Turn, Witness, repeated};
-use super::{Answer, Lock, Memory, Message, Request, Seat, Terms, UNBOUNDED, about};
+use super::{Answer, Lock, Message, Request, Terms, about};
 
+mod asks;
 mod calm;
+
+pub use self::asks::{What, what};
 
 /// The server's clock at the start, and how far from there it is set.
 const START: u64 = 1_700_000_000 * SECOND;
@@ -186,50 +189,6 @@ impl<'a> World<'a> {
         self.now += u64::try_from(by).unwrap_or(0);
     }
 
-    /// What this client would ask, or the next best thing if it has nothing of the kind.
-    fn request(&mut self, who: usize, what: &What) -> Request {
-        let (now, time) = (self.now, self.time());
-        let client = &mut self.clients[who];
-        let (waiters, holds) = (client.waiters.len(), client.holds.len());
-        match *what {
-            What::Acquire { wait, claim, most } if waiters < 6 => {
-                let room = if wait { Some(most).filter(|most| *most > 0).unwrap_or(UNBOUNDED) } else { 0 };
-                client.acquire(now, room, claim)
-            }
-            What::Enter(which) if waiters > 0 => client.enter(now, which % waiters),
-            What::Renew(which) if holds > 0 => client.renew(now, which % holds),
-            What::Release(which) if holds > 0 => client.release(now, which % holds),
-            What::Leave { from, count, twice } if waiters > 0 => client.leave(now, from % waiters, count, twice),
-            What::Farewell(which) if !client.farewells.is_empty() => {
-                client.give_back(now, which % client.farewells.len())
-            }
-            What::Break { current, force } => {
-                // If no lease is held, token 0 ends a recovery.
-                let held = self.model.entries.values().find(|entry| entry.token > 0);
-                let token = if current { held.map_or(0, |held| held.token) } else { self.model.state.stamp };
-                Request::Break { token, force }
-            }
-            What::Inspect { after, count } => {
-                let after = self.model.queue.iter().nth(after).map_or(0, |(ticket, _)| *ticket);
-                Request::Inspect { after, count }
-            }
-            What::History { count, .. } if testkit::run::version() < (6, 2) => Request::Inspect { after: 0, count },
-            What::History { switch, count } => Request::History { switch, count },
-            What::Boast => {
-                let (id, floor) = (format!("{}.9999", client.name), time + 25 * HOUR);
-                let (stamp, token, longest) = (floor, floor, SECOND);
-                let memory = Memory { epoch: 1, stamp, token, longest, pace: 0 };
-                let (seat, terms) = (Seat { epoch: 1, ticket: floor, token: 0 }, client.terms);
-                match client.holds.first().cloned() {
-                    Some(Hold { id, seat, .. }) => Request::Renew { id, seat, left: SECOND, terms, memory },
-                    None => Request::Acquire { id, room: UNBOUNDED, claim: false, terms, memory, seat },
-                }
-            }
-            _ if waiters > 0 => client.heartbeat(now),
-            _ => client.acquire(now, UNBOUNDED, false),
-        }
-    }
-
     fn ask(&mut self, who: usize, request: Request, fate: Fate) -> Checked<Answer> {
         self.history.push(request.clone());
         let mut outcome = self.send(request.clone(), fate != Fate::AllLost)?;
@@ -265,13 +224,7 @@ impl<'a> World<'a> {
         let mut after = self.model.clone();
         let (answer, messages) =
             after.turn(time, request, about(request.id().unwrap_or_default()), self.batch, self.driver.queue());
-        let refused = match request {
-            // What is left of lost data goes before anything is written, and the server lets the rest through then.
-            Request::Acquire { .. } => answer.word != "disbelieved" && !self.model.is_partial(),
-            Request::History { switch, .. } => *switch == Some(true),
-            _ => false,
-        };
-        if self.full && refused {
+        if self.full && self.needs_memory(request, &answer) {
             return (Answer { word: NO_MEMORY.into(), ..Answer::default() }, vec![]);
         }
         self.model = after;

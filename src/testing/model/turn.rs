@@ -50,19 +50,7 @@ impl Lock {
         if self.is_partial() && !request.looks_only() {
             turn.drop_the_rest();
         }
-        let answer = match request {
-            Request::Acquire { id, room, claim, terms, memory, seat } => {
-                turn.acquire(id, *room, *claim, terms, memory, seat)
-            }
-            Request::Heartbeat { client, terms, ids, memory } => turn.heartbeat(client, terms, ids, memory),
-            Request::Renew { id, seat, left, terms, memory } => turn.renew(id, seat, *left, terms, memory),
-            Request::Release { id, seat, memory } => turn.release(id, seat, memory),
-            Request::Leave { ids, memory } => turn.leave(ids, memory),
-            Request::Break { token, force } => turn.break_lease(*token, *force),
-            Request::Inspect { after, count } => turn.inspect(*after, *count),
-            Request::History { switch, count } => turn.history(*switch, *count),
-        };
-        let Some(answer) = answer else {
+        let Some(answer) = turn.execute(request) else {
             // Nothing has changed.
             let mut unchanged = Turn { lock: self.clone(), told: vec![], lapsed: None, again: false, ..turn };
             unchanged.begin();
@@ -72,16 +60,7 @@ impl Lock {
             return (unchanged.disbelieve(request), vec![]);
         };
         let messages = turn.messages(queue);
-        match request {
-            Request::Inspect { .. } => {}
-            Request::History { switch: None, .. } => {}
-            // It changes nothing else.
-            Request::History { .. } => {
-                self.history = turn.lock.history;
-                self.state.recorded = self.state.epoch > 0 && self.history.is_some();
-            }
-            _ => *self = turn.end(self),
-        }
+        turn.keep(request, self);
         (answer, messages)
     }
 }

@@ -2,10 +2,39 @@
 
 use super::recovery::Lasts;
 use super::turn::Turn;
-use super::{Answer, Entry, Memory, Seat, Terms, client_of};
+use super::{Answer, Entry, Lock, Memory, Request, Seat, Terms, client_of};
 
 impl Turn {
-    pub(super) fn acquire(
+    /// Does what the verb of this request does. None: the request is disbelieved.
+    pub(super) fn execute(&mut self, request: &Request) -> Option<Answer> {
+        match request {
+            Request::Acquire { id, room, claim, terms, memory, seat } => {
+                self.acquire(id, *room, *claim, terms, memory, seat)
+            }
+            Request::Heartbeat { client, terms, ids, memory } => self.heartbeat(client, terms, ids, memory),
+            Request::Renew { id, seat, left, terms, memory } => self.renew(id, seat, *left, terms, memory),
+            Request::Release { id, seat, memory } => self.release(id, seat, memory),
+            Request::Leave { ids, memory } => self.leave(ids, memory),
+            Request::Break { token, force } => self.break_lease(*token, *force),
+            Request::Inspect { after, count } => self.inspect(*after, *count),
+            Request::History { switch, count } => self.history(*switch, *count),
+        }
+    }
+
+    /// What is left of the lock by this turn.
+    pub(super) fn keep(self, request: &Request, lock: &mut Lock) {
+        match request {
+            // It changes nothing else.
+            Request::History { switch: Some(_), .. } => {
+                lock.history = self.lock.history;
+                lock.state.recorded = lock.state.epoch > 0 && lock.history.is_some();
+            }
+            _ if request.looks_only() => {}
+            _ => *lock = self.end(lock),
+        }
+    }
+
+    fn acquire(
         &mut self,
         id: &str,
         room: u64,
@@ -82,7 +111,7 @@ impl Turn {
         })
     }
 
-    pub(super) fn heartbeat(&mut self, client: &str, terms: &Terms, ids: &[String], memory: &Memory) -> Option<Answer> {
+    fn heartbeat(&mut self, client: &str, terms: &Terms, ids: &[String], memory: &Memory) -> Option<Answer> {
         let lasts = Lasts { left: memory.longest, token: memory.token };
         self.restore(memory, &Seat::default(), terms.heartbeat, lasts);
         let stands = |turn: &Turn, id: &String| turn.lock.ticket(id).is_some();
@@ -102,7 +131,7 @@ impl Turn {
         })
     }
 
-    pub(super) fn renew(&mut self, id: &str, seat: &Seat, left: u64, terms: &Terms, memory: &Memory) -> Option<Answer> {
+    fn renew(&mut self, id: &str, seat: &Seat, left: u64, terms: &Terms, memory: &Memory) -> Option<Answer> {
         let token = seat.token;
         let believed = self.restore(memory, seat, memory.pace, Lasts { left, token });
         // The server ended this lease just now, by its own clock, and nobody has been granted the lock since.
@@ -144,12 +173,12 @@ impl Turn {
     }
 
     /// Whether no other lease has been granted since this one.
-    pub(super) fn newest(&self, id: &str, token: u64) -> bool {
+    fn newest(&self, id: &str, token: u64) -> bool {
         let others = self.lock.held().is_some_and(|(holder, _, held)| holder != id && held.token >= token);
         self.lock.state.token <= token && !others
     }
 
-    pub(super) fn release(&mut self, id: &str, seat: &Seat, memory: &Memory) -> Option<Answer> {
+    fn release(&mut self, id: &str, seat: &Seat, memory: &Memory) -> Option<Answer> {
         let (token, lasts) = (seat.token, Lasts { left: memory.longest, token: memory.token });
         let believed = self.restore(memory, seat, memory.pace, lasts);
         let newest = token > 0 && (token >= self.lock.state.token || self.lock.holds(id));
@@ -167,7 +196,7 @@ impl Turn {
         Some(self.answer(word, client_of(id), &[]))
     }
 
-    pub(super) fn leave(&mut self, ids: &[String], memory: &Memory) -> Option<Answer> {
+    fn leave(&mut self, ids: &[String], memory: &Memory) -> Option<Answer> {
         let lasts = Lasts { left: memory.longest, token: memory.token };
         self.restore(memory, &Seat::default(), memory.pace, lasts);
         for id in ids {
@@ -177,7 +206,7 @@ impl Turn {
         Some(self.answer("left", client_of(&ids[0]), &[]))
     }
 
-    pub(super) fn give_up(&mut self, id: &str) -> &'static str {
+    fn give_up(&mut self, id: &str) -> &'static str {
         if let Some((_, _, held)) = self.lock.held().filter(|(holder, ..)| holder == id) {
             if self.recovering() {
                 self.pass_over(held.token);
@@ -197,7 +226,7 @@ impl Turn {
         }
     }
 
-    pub(super) fn break_lease(&mut self, token: u64, force: bool) -> Option<Answer> {
+    fn break_lease(&mut self, token: u64, force: bool) -> Option<Answer> {
         let Some((_, end, _)) = self.lock.held().filter(|(_, _, held)| held.token == token) else {
             let ends_recovery = token == 0 && force && self.recovering();
             if ends_recovery {
@@ -222,7 +251,7 @@ impl Turn {
         Some(self.answer(if force { "ended" } else { "told" }, "", &[("left_us", left)]))
     }
 
-    pub(super) fn inspect(&mut self, after: u64, count: usize) -> Option<Answer> {
+    fn inspect(&mut self, after: u64, count: usize) -> Option<Answer> {
         let mut answer = self.answer("state", "", &[]);
         answer.fields.insert("waiting".into(), self.lock.state.waiting.to_string());
         answer.put("grants", self.lock.state.grants);
@@ -247,7 +276,7 @@ impl Turn {
         Some(answer)
     }
 
-    pub(super) fn history(&mut self, switch: Option<bool>, count: usize) -> Option<Answer> {
+    fn history(&mut self, switch: Option<bool>, count: usize) -> Option<Answer> {
         match switch {
             Some(true) => drop(self.lock.history.get_or_insert_default()),
             Some(false) => self.lock.history = None,
