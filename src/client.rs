@@ -102,7 +102,7 @@ impl Client {
     }
 
     /// Ends the client: waiters get [`Fault::Closed`](crate::error::Fault::Closed), guards hear that they are lost, everything
-    /// is given back. Returns when that is done, or after a second. One round trip.
+    /// is given back, and the connections end. Returns when that is done, or after a second. One round trip.
     ///
     /// # Cancel safety
     /// If the future is dropped after its first poll, the client is closed nevertheless.

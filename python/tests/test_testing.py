@@ -147,3 +147,17 @@ def test_a_service_belongs_to_its_process() -> None:
     assert os.waitstatus_to_exitcode(status[-1]) == 0
     service.client().lock("lock").acquire(timeout=SOON).wait()
     service.close()
+
+
+def test_a_client_that_was_closed_does_not_care_for_its_service(caplog: pytest.LogCaptureFixture) -> None:
+    with LockService() as service:
+        # Many, so that one that cares is heard before the one that is not closed.
+        closed = [service.client() for _ in range(20)]
+        for client in closed:
+            with client.lock("lock").acquire():
+                pass
+            client.close()
+        other = fairlock.connect(service.url)
+    eventually("the loss is told", lambda: "the connection was lost" in caplog.text)
+    assert caplog.text.count("the connection was lost") == 1
+    other.close()

@@ -198,8 +198,6 @@ struct Keeper {
     end: Arc<End>,
     closed: bool,
     ending: bool,
-    /// The first attempt to connect failed.
-    unwanted: bool,
 }
 
 impl Keeper {
@@ -239,7 +237,6 @@ impl Keeper {
             end,
             closed: false,
             ending: false,
-            unwanted: false,
         }
     }
 
@@ -274,20 +271,22 @@ impl Keeper {
         }
     }
 
-    fn finished(&self) -> bool {
-        if self.unwanted {
-            return true;
-        }
+    /// Whether no handle is left, and everything is given back that the server does not forget by itself. A client that
+    /// was closed waits for all answers.
+    fn finished(&mut self) -> bool {
         // A lease that its caller did not take is on its way back through the inbox.
-        if !self.ending || !lock(&self.leases).is_empty() {
+        if !(self.ending || self.closed) || !lock(&self.leases).is_empty() {
             return false;
         }
-        let until = self.machines.values().filter_map(Machine::gives_back_until).max();
-        let over = until.is_none_or(|until| until <= Time::now());
+        let mut given_back = self.machines.values().filter_map(Machine::gives_back_until);
+        let over = given_back.all(|until| self.ending && until <= Time::now());
         if over {
+            // The handles of a closed client may outlive its servers.
+            self.routes.hang_up();
+            self.follow();
             self.end.set();
         }
-        over
+        over && self.ending
     }
 
     /// The machine of this slot takes in an event.
@@ -322,7 +321,7 @@ impl Keeper {
                 routes::Effect::Tell { slot, event: Event::Push(_) } if !self.machines.contains_key(&slot) => {}
                 routes::Effect::Tell { slot, event } => self.feed(slot, event),
                 routes::Effect::First(result) => {
-                    self.unwanted = result.is_err();
+                    self.ending |= result.is_err();
                     if let Some(first) = self.first.take() {
                         let _ = first.send(result);
                     }

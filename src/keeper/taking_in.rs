@@ -38,10 +38,7 @@ impl Keeper {
             }
             Message::Close { reply } => return self.close(reply),
             Message::SetUp(done) => return self.set_up(done),
-            Message::End => {
-                self.ending = true;
-                return;
-            }
+            Message::End => return self.ending = true,
             #[cfg(feature = "__test-hooks")]
             Message::Panic => panic!("the keeper was told to panic by a test"),
         };
@@ -66,7 +63,7 @@ impl Keeper {
     pub(super) fn want(&mut self, slot: Slot) {
         if let Some(name) = self.wanted.remove(&slot)
             && let Some(machine) = self.machines.get(&slot)
-            && (!self.ending || machine.gives_back_until().is_some())
+            && (!(self.ending || self.closed) || machine.gives_back_until().is_some())
         {
             self.routes.handle(Time::now(), routes::Event::Want { slot, name });
         }

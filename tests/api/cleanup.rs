@@ -231,6 +231,25 @@ async fn a_closed_client_tells_everybody_and_gives_everything_back() {
     keys_left(&server);
 }
 
+/// Its handles live on: they need no server any more.
+#[tokio::test]
+async fn a_closed_client_leaves_the_server_and_does_not_come_back() {
+    let (server, client) = server_and_client().await;
+    let lock = client.lock_with("lock", quiet()).unwrap();
+    let guard = lock.acquire().await.unwrap();
+    let lazy = Client::connect_lazy(&server.url()).unwrap();
+    client.close().await;
+    lazy.close().await;
+    eventually("it has no connections", SOON, || server.connections().is_empty());
+    for lock in [lock, lazy.lock_with("lock", quiet()).unwrap()] {
+        for _ in 0..100 {
+            assert!(matches!(lock.acquire().await, Err(AcquireError::Fault(Fault::Closed))));
+        }
+    }
+    assert!(guard.release().await.is_err());
+    assert_eq!(server.connections().len(), 0);
+}
+
 /// While the server hangs no release reaches it, so a loss that is reported now is reported before the release.
 #[tokio::test]
 async fn a_closed_client_tells_its_guards_before_it_gives_back() {

@@ -17,6 +17,7 @@ alone! {
     many_losses_at_once_are_all_told: lose_many;
     why_an_acquire_was_not_granted_is_told: fail_to_acquire;
     locks_that_work_log_nothing_at_level_info: collect_info;
+    a_client_that_was_closed_does_not_care_for_its_server: lose_the_server;
 }
 
 #[tokio::main]
@@ -237,4 +238,24 @@ async fn collect_info() {
     assert_eq!((lost.level, events.all().len()), (Level::WARN, 2));
     lost.has("client", &told.fields["client"]);
     keys_left_after((lock, client), &server);
+}
+
+/// Many closed ones, so that one that cares is heard before the one that is not closed.
+#[tokio::main]
+async fn lose_the_server() {
+    let (server, client) = server_and_client().await;
+    let mut closed = Vec::new();
+    for _ in 0..20 {
+        closed.push(Client::connect(&server.url()).await.unwrap());
+        closed.last().unwrap().lock("jobs").unwrap().acquire().await.unwrap().release().await.unwrap();
+    }
+    for client in &closed {
+        client.close().await;
+    }
+    let events = Collector::start(LevelFilter::TRACE);
+    server.kill();
+    let told = || events.of("the connection was lost, connecting again (the server closed the connection)");
+    eventually("a loss is told", SOON, || !told().is_empty());
+    assert_eq!(told().len(), 1);
+    drop((closed, client));
 }

@@ -157,6 +157,12 @@ impl Routes {
         self.timers.next()
     }
 
+    /// Gives up all servers: nothing is asked any more.
+    pub(crate) fn hang_up(&mut self) {
+        (self.routes, self.links, self.search) = (BTreeMap::new(), BTreeMap::new(), None);
+        self.effects.extend(std::mem::take(&mut self.lines).into_keys().map(|line| Effect::Drop { line }));
+    }
+
     /// The effects to carry out now, in order.
     pub(crate) fn effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
