@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds the wheel of the Python package, installs it into a fresh virtual environment under python/target, and tests it
-# there: its own tests, its types, and the test suites of the locks that it replaces. Needs python3 and cargo.
+# there: its own tests and its types. Needs python3 and cargo.
 #
+#   PEERS=1           also runs the test suites of the locks that it replaces
 #   PROFILE=release   builds what people install, which takes minutes (default: dev)
 #   PYTEST='-k gil'   arguments for pytest
 set -euo pipefail

@@ -1,7 +1,8 @@
 """The published test suites of redis-py and python-redis-lock, against the drop-in classes.
 
-The suites come from the source distributions of the versions in requirements-test.txt. Every test passes, except those
-that are listed here, each with its reason. A listed one that passes is an error, too.
+They run if the environment has PEERS=1. The suites come from the source distributions of the versions in
+requirements-test.txt. Every test passes, except those that are listed here, each with its reason. A listed one that
+passes is an error, too.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import sys
 import tarfile
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
-from typing import Dict, List, Set
+from typing import Dict, Iterable, List
 
 import pytest
 from conftest import eventually
+
+pytestmark = pytest.mark.peers
 
 HERE = Path(__file__).parent
 KEY = "reads or writes the key that is the other lock; fairlock has other keys"
@@ -80,8 +83,10 @@ def source(project: str) -> Path:
     return unpacked
 
 
-def failures(folder: Path, report: Path, arguments: List[str], environment: Dict[str, str]) -> Set[str]:
-    """Runs the tests; the names of those that fail, without parameters."""
+def fails_as_listed(
+    listed: Iterable[str], folder: Path, report: Path, arguments: List[str], environment: Dict[str, str]
+) -> None:
+    """Runs the tests. Shows the output of those that fail and are not listed."""
     command = [sys.executable, "-m", "pytest", "-p", "fairlock_peers", "-W", "ignore", "-q", "--timeout", "30"]
     path = {"PYTHONPATH": str(HERE / "peers")}
     run = subprocess.run(
@@ -92,9 +97,16 @@ def failures(folder: Path, report: Path, arguments: List[str], environment: Dict
     cases = list(ElementTree.parse(report).iter("testcase"))
     assert len(cases) > 20, run.stdout
     # All variants of a test are of one kind.
-    name = re.compile(r"\[.*")
-    broken = [case for case in cases if case.find("failure") is not None or case.find("error") is not None]
-    return {name.sub("", case.get("name", "")) for case in broken}
+    variant = re.compile(r"\[.*")
+    failed = set[str]()
+    for case in cases:
+        whole = case.get("name", "")
+        name = variant.sub("", whole)
+        for trouble in (*case.findall("failure"), *case.findall("error")):
+            failed.add(name)
+            if name not in listed:
+                print(f"---- {whole} ----", trouble.text, sep="\n")
+    assert failed == set(listed)
 
 
 @pytest.mark.parametrize(
@@ -112,10 +124,9 @@ def test_redis_py(tests: str, listed: Dict[str, str], tmp_path: Path) -> None:
         try:
             eventually("the server listens", lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0)
             arguments = [tests, "--redis-url", f"redis://127.0.0.1:{port}/0"]
-            failed = failures(source("redis"), tmp_path / "report.xml", arguments, {})
+            fails_as_listed(listed, source("redis"), tmp_path / "report.xml", arguments, {})
         finally:
             server.kill()
-    assert failed == set(listed)
 
 
 def test_python_redis_lock(tmp_path: Path) -> None:
@@ -124,5 +135,5 @@ def test_python_redis_lock(tmp_path: Path) -> None:
     (tmp_path / "redis-server").symlink_to(shutil.which(binary) or binary)
     arguments = ["-c", os.devnull, "--rootdir", ".", "tests/test_redis_lock.py"]
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
-    failed = failures(folder, tmp_path / "report.xml", arguments, {"PATH": path, "REDIS_LOCK_TEST_TIMEOUT": "10"})
-    assert failed == set(PYTHON_REDIS_LOCK)
+    environment = {"PATH": path, "REDIS_LOCK_TEST_TIMEOUT": "10"}
+    fails_as_listed(PYTHON_REDIS_LOCK, folder, tmp_path / "report.xml", arguments, environment)
