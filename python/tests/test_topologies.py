@@ -7,8 +7,10 @@ import random
 import shutil
 import socket
 import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Tuple
 
 import pytest
 import redis
@@ -16,7 +18,7 @@ import redis.asyncio
 import redis.asyncio.cluster
 import redis.asyncio.sentinel
 import redis.sentinel
-from conftest import Server, eventually, is_free
+from conftest import SOON, Server, eventually, is_free, waiting
 
 import fairlock
 from fairlock import compat
@@ -111,6 +113,83 @@ def test_a_master_that_sentinels_know(servers: List[Server]) -> None:
             await r.aclose()
 
         asyncio.run(tasks())
+
+
+def test_a_master_that_is_killed(servers: List[Server]) -> None:
+    """The objects that hold and wait go on at the replica that is promoted, in the order of the queue."""
+    own = ("--masterauth", "secret", "--repl-diskless-sync-delay", "0")
+    master = at_a_port(*own, password="secret")
+    servers.append(master)
+    replica = at_a_port(*own, "--replicaof", "127.0.0.1", str(master.port), password="secret")
+    servers.append(replica)
+    watched = f"monitor my-master 127.0.0.1 {master.port} 1", "auth-pass my-master secret"
+    # With less than a second a sentinel often takes the new master for dead, too.
+    times = "down-after-milliseconds my-master 1200", "failover-timeout my-master 10000"
+    file = "".join(f"sentinel {line}\n" for line in (*watched, *times))
+    eventually("the replica follows", lambda: replica.redis().info("replication")["master_link_status"] == "up")
+    sentinel = at_a_port("--sentinel", password="of the sentinel", file=file)
+    servers.append(sentinel)
+
+    def asked(*command: str) -> Any:
+        r: Any = sentinel.redis()
+        return r.execute_command("SENTINEL " + command[0], *command[1:])
+
+    def replica_is_known() -> bool:
+        known = [(one["port"], one["master-link-status"]) for one in asked("SLAVES", "my-master")]
+        return known == [(replica.port, "ok")]
+
+    eventually("the sentinel knows the replica", replica_is_known)
+
+    # Two names of the sentinel, so two clients of fairlock.
+    login: Dict[str, Any] = {"sentinel_kwargs": {"password": "of the sentinel"}, "password": "secret"}
+    hosts = "127.0.0.1", "localhost"
+    one, other = (of_sentinels([(host, sentinel.port)], **login).master_for("my-master") for host in hosts)
+    assert _settings.client_of(one) is not _settings.client_of(other)
+    holding: Any = one.lock("lock", lock_class=compat.Lock)
+    queue: List[Any] = [
+        other.lock("lock", lock_class=compat.Lock, blocking_timeout=SOON),
+        compat.RedisFairLock("lock", one, timeout=SOON),
+        compat.RedisFairLock("lock", other, timeout=SOON),
+        one.lock("lock", lock_class=compat.Lock, blocking_timeout=SOON),
+    ]
+    served: List[Tuple[int, bool]] = []
+    inside = threading.Lock()
+
+    def take(number: int) -> None:
+        assert queue[number].acquire()
+        alone = inside.acquire(blocking=False)
+        served.append((number, alone))
+        if alone:
+            inside.release()
+        queue[number].release()
+
+    observed = _settings.client_of(other).lock("lock")
+    with ThreadPoolExecutor(len(queue)) as threads:
+        assert holding.acquire() and inside.acquire(blocking=False)
+        turns = []
+        for number in range(len(queue)):
+            turns.append(threads.submit(take, number))
+            waiting(observed, number + 1)
+        written = master.redis().info("replication")["master_repl_offset"]
+        eventually("all of it is copied", lambda: replica.redis().info("replication")["master_repl_offset"] >= written)
+        master.process.kill()
+        master.process.wait()
+        eventually("it is promoted", lambda: replica.redis().info("replication")["role"] == "master")
+        eventually("it is named", lambda: int(asked("GET-MASTER-ADDR-BY-NAME", "my-master")[1]) == replica.port)
+        assert holding.owned() and not served
+        waiting(observed, len(queue))
+        inside.release()
+        holding.release()
+        for turn in turns:
+            turn.result()
+    assert served == [(number, True) for number in range(len(queue))]
+
+    with fairlock.connect(replica.url, password="secret") as client:
+        for lock in (holding, *queue):
+            assert lock.acquire()
+            assert client.lock("lock").is_locked().wait()
+            lock.release()
+        is_free(client.lock("lock"))
 
 
 def cluster(node: Server, *command: Any) -> Any:
