@@ -20,6 +20,7 @@
 
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, Default, Hash)]
@@ -40,6 +41,13 @@ pub(crate) fn root() -> &'static Path {
 impl Mutant {
     pub(crate) fn is_script(&self) -> bool {
         self.file.starts_with("lua/")
+    }
+
+    /// Where its fragment is, if it is there once.
+    pub(crate) fn place(&self, text: &str) -> Option<Range<usize>> {
+        let mut places = text.match_indices(&self.before);
+        let (at, fragment) = places.next().filter(|_| places.next().is_none())?;
+        Some(at..at + fragment.len())
     }
 
     /// The text of its file with this mutation.

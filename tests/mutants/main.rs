@@ -2,7 +2,8 @@
 //!
 //! The lists are `*.txt` next to this file; `list.rs` describes their form. A mutant of a script is first compared with
 //! the model, within this process. Mutants that the model cannot see, and those in Rust, are applied to a copy of the
-//! package, which is built and tested, first without a server and then with real ones.
+//! package, which is built and tested, first without a server and then with real ones. Of those in Rust nearly all go
+//! into one build, with a switch.
 //!
 //! `make mutants` tries all that are not yet in `target/mutants/results.tsv`, so it can be interrupted. `SHARD=2/5`
 //! takes the second of five parts, `ONLY='text|other'` those whose names contain one of these, and `AGAIN=1` ignores
@@ -16,6 +17,7 @@ mod model;
 mod record;
 mod results;
 mod scripts;
+mod switch;
 mod tree;
 
 use std::cell::LazyCell;
@@ -164,14 +166,15 @@ fn run(todo: &[&Mutant], results: &Results) {
             }
         });
         scope.spawn(|| {
-            let mine = todo.iter().copied().filter(|mutant| !mutant.is_script());
-            // Where the model notices all, nothing is built.
+            let mine: Vec<&Mutant> = todo.iter().copied().filter(|mutant| !mutant.is_script()).collect();
+            let alone = survivors_of_the_switch(&mine, results);
+            // Where all are noticed, nothing more is built.
             let tree = LazyCell::new(|| {
                 let tree = Tree::copy();
                 healthy(&tree, todo);
                 tree
             });
-            for mutant in mine.chain(left) {
+            for mutant in alone.into_iter().chain(left) {
                 LazyCell::force(&tree);
                 let start = Instant::now();
                 let verdict = tree.judge(mutant, order(mutant));
@@ -179,6 +182,29 @@ fn run(todo: &[&Mutant], results: &Results) {
             }
         });
     });
+}
+
+/// The verdicts on all that fit into one build and are killed there; the others.
+fn survivors_of_the_switch<'a>(mutants: &[&'a Mutant], results: &Results) -> Vec<&'a Mutant> {
+    // One build for all takes as long as some of one.
+    if mutants.len() < 8 {
+        return mutants.to_vec();
+    }
+    let (mut tree, within) = Tree::with_switch(mutants);
+    say(format_args!("{} of {} mutants are behind a switch in one build", within.len(), mutants.len()));
+    healthy(&tree, mutants);
+    let survives = |(number, mutant): (usize, &&'a Mutant)| {
+        if !within.contains(&number) {
+            return Some(*mutant);
+        }
+        let start = Instant::now();
+        match tree.judge_switched(number, mutant, order(mutant)) {
+            verdict @ Verdict::Killed(_) => results.add(mutant, &verdict, start.elapsed().as_secs_f64()),
+            _ => return Some(*mutant),
+        }
+        None
+    };
+    mutants.iter().enumerate().filter_map(survives).collect()
 }
 
 /// The stages, the more likely one first.

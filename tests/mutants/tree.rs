@@ -1,12 +1,15 @@
-//! A copy of the package to which one mutant at a time is applied, and the tests that should notice.
+//! Copies of the package with mutants, and the tests that should notice: one in which many mutants are behind a switch
+//! (`switch.rs`), and one to which one mutant at a time is applied.
 //!
-//! The copy shares this package's target folder, where its dependencies are already built. To cargo it is another
-//! version of the packages, so that neither uses artifacts of the other.
+//! The copies share this package's target folder, where its dependencies are already built. To cargo they are other
+//! versions of the packages, so that none uses artifacts of another.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{BufRead as _, BufReader};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc;
@@ -15,6 +18,7 @@ use std::time::{Duration, Instant};
 use testkit::mark::Mark;
 
 use crate::list::{Mutant, root};
+use crate::switch::{SWITCH, VARIABLE, switched};
 
 /// A part of the tests, without those that take too long or depend on chance.
 pub(crate) struct Stage {
@@ -103,7 +107,20 @@ pub(crate) enum Verdict {
 pub(crate) struct Tree {
     folder: PathBuf,
     target: PathBuf,
+    /// With a switch: all test binaries.
+    built: Option<BTreeMap<String, PathBuf>>,
+    /// The mutant that is on.
+    on: Option<usize>,
 }
+
+/// Of the compiler: files and lines, and what it says.
+struct Errors {
+    places: Vec<(PathBuf, usize)>,
+    text: String,
+}
+
+/// Of both crates.
+const ROOTS: [&str; 2] = ["src/lib.rs", "cli/src/main.rs"];
 
 /// Of these targets and those of the stages: the ones without a file, for which nothing would run, and names that are
 /// left out although no test has them.
@@ -126,17 +143,60 @@ pub(crate) fn missing(named: &[&str]) -> Vec<String> {
 }
 
 impl Tree {
-    /// Copies the files that have changed since the last time.
     pub(crate) fn copy() -> Self {
+        Self::of("mutant", |_, text| text)
+    }
+
+    /// The tree with all of these mutants that fit into one build, and their numbers.
+    pub(crate) fn with_switch(mutants: &[&Mutant]) -> (Self, BTreeSet<usize>) {
+        let mut within: BTreeSet<usize> = (0..mutants.len()).collect();
+        loop {
+            let mut places: Vec<(PathBuf, Range<usize>, usize)> = Vec::new();
+            let mut tree = Self::of("switch", |file, text| {
+                let here: Vec<_> = within.iter().map(|&number| (number, mutants[number])).collect();
+                let here: Vec<_> = here.into_iter().filter(|(_, mutant)| Path::new(&mutant.file) == file).collect();
+                let is_root = ROOTS.iter().any(|root| file == Path::new(root));
+                if here.is_empty() && !is_root {
+                    return text;
+                }
+                let (mut text, lines) = switched(&String::from_utf8(text).expect("code is text"), &here);
+                places.extend(lines.into_iter().map(|(number, lines)| (file.to_owned(), lines, number)));
+                text.push_str(if is_root { SWITCH } else { "" });
+                text.into_bytes()
+            });
+            within = places.iter().map(|(.., number)| *number).collect();
+            // What the machine does takes long without optimizations, and this is built once.
+            let mut cargo = tree.cargo();
+            cargo.args(["--config", "profile.dev.package.fairlock.opt-level=1", "--features", "fairlock/metrics"]);
+            cargo.args(["-p", "fairlock-cli", "--lib", "--tests"]);
+            match tree.binaries(&mut cargo) {
+                Ok(built) => {
+                    tree.built = Some(built);
+                    return (tree, within);
+                }
+                Err(errors) => {
+                    let wrong = |(file, lines, _): &&(PathBuf, Range<usize>, usize)| {
+                        errors.places.iter().any(|(path, line)| path == file && lines.contains(line))
+                    };
+                    let wrong: BTreeSet<usize> = places.iter().filter(wrong).map(|(.., number)| *number).collect();
+                    assert!(!wrong.is_empty(), "what is without mutants does not compile: {}", errors.text);
+                    within.retain(|number| !wrong.contains(number));
+                }
+            }
+        }
+    }
+
+    /// Copies the files that have changed since the last time, as another version and with another text.
+    fn of(version: &str, mut edited: impl FnMut(&Path, Vec<u8>) -> Vec<u8>) -> Self {
         let target = root().join("target");
-        let tree = Self { folder: target.join("mutants/tree"), target };
+        let tree = Self { folder: target.join("mutants").join(version), target, built: None, on: None };
         let files = files();
         for file in &files {
             let (from, to) = (root().join(file), tree.folder.join(file));
-            let mut text = fs::read(&from).expect("a file of the package");
+            let mut text = edited(file, fs::read(&from).expect("a file of the package"));
             if file.ends_with("Cargo.toml") && !file.starts_with("fuzz") {
                 let manifest = String::from_utf8(text).expect("a manifest is text");
-                let manifest = manifest.replacen("\nversion = \"", "\nversion = \"0.0.0-mutant+", 1);
+                let manifest = manifest.replacen("\nversion = \"", &format!("\nversion = \"0.0.0-{version}+"), 1);
                 // The command line asks for the library's release.
                 text = manifest.replace(concat!("version = \"=", env!("CARGO_PKG_VERSION"), "\", "), "").into_bytes();
             }
@@ -149,6 +209,14 @@ impl Tree {
             fs::remove_file(tree.folder.join(gone)).expect("a file of the copy");
         }
         tree
+    }
+
+    /// Runs the tests with the mutant of this number on.
+    pub(crate) fn judge_switched(&mut self, number: usize, mutant: &Mutant, stages: [&Stage; 2]) -> Verdict {
+        self.on = Some(number);
+        let verdict = self.suite(stages, mutant.by.as_deref());
+        self.on = None;
+        verdict
     }
 
     /// Applies the mutant, runs the tests, and takes it back.
@@ -212,33 +280,59 @@ impl Tree {
         if targets.is_empty() {
             return Ok(Vec::new());
         }
+        let built = match &self.built {
+            Some(built) => Cow::Borrowed(built),
+            None => {
+                let mut cargo = self.cargo();
+                let names: BTreeSet<&str> = targets.iter().map(|(target, _)| binary_of(target).0).collect();
+                for name in names {
+                    match name {
+                        "lib" => cargo.arg("--lib"),
+                        "cli" => cargo.args(["-p", "fairlock-cli", "--test", name]),
+                        "observability" => cargo.args(["--features", "fairlock/metrics", "--test", name]),
+                        name => cargo.args(["--test", name]),
+                    };
+                }
+                Cow::Owned(self.binaries(&mut cargo).map_err(|errors| errors.text)?)
+            }
+        };
+        let binary = |target: &str| built.get(binary_of(target).0).expect("cargo built what it was asked for").clone();
+        Ok(targets.iter().map(|(target, _)| ((*target).to_owned(), binary(target))).collect())
+    }
+
+    fn cargo(&self) -> Command {
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or("cargo".into()));
-        cargo.args(["test", "--no-run", "--quiet", "--message-format=json-render-diagnostics"]);
+        cargo.args(["test", "--no-run", "--quiet", "--message-format=json"]);
         // Without encryption the tests of streams are left out.
         cargo.args(["-p", "fairlock", "--features", "fairlock/tls"]);
-        let names: BTreeSet<&str> = targets.iter().map(|(target, _)| binary_of(target).0).collect();
-        for name in names {
-            match name {
-                "lib" => cargo.arg("--lib"),
-                "cli" => cargo.args(["-p", "fairlock-cli", "--test", name]),
-                "observability" => cargo.args(["--features", "fairlock/metrics", "--test", name]),
-                name => cargo.args(["--test", name]),
-            };
-        }
-        let output = cargo.current_dir(&self.folder).env("CARGO_TARGET_DIR", &self.target).output().expect("cargo");
+        cargo.current_dir(&self.folder).env("CARGO_TARGET_DIR", &self.target);
+        cargo
+    }
+
+    /// The test binaries by their names.
+    fn binaries(&self, cargo: &mut Command) -> Result<BTreeMap<String, PathBuf>, Errors> {
+        let output = cargo.output().expect("cargo");
+        let said = output.stdout.split(|byte| *byte == b'\n');
+        let said = said.filter_map(|line| serde_json::from_slice::<serde_json::Value>(line).ok());
         if !output.status.success() {
-            return Err(String::from_utf8_lossy(&output.stderr).into_owned());
+            let errors = said.map(|message| message["message"].clone()).filter(|message| message["level"] == "error");
+            let errors: Vec<serde_json::Value> = errors.collect();
+            let spans = errors.iter().filter_map(|message| message["spans"].as_array()).flatten();
+            let places = spans.filter(|span| span["is_primary"] == true).filter_map(|span| {
+                let (file, line) = (span["file_name"].as_str()?, span["line_start"].as_u64()?);
+                Some((file.into(), usize::try_from(line).ok()?))
+            });
+            let text = errors.iter().filter_map(|message| message["rendered"].as_str()).collect::<String>();
+            let text = text + &String::from_utf8_lossy(&output.stderr);
+            return Err(Errors { places: places.collect(), text });
         }
-        let artifacts = output.stdout.split(|byte| *byte == b'\n').filter_map(|line| {
-            let message: serde_json::Value = serde_json::from_slice(line).ok()?;
+        let artifacts = said.filter_map(|message| {
             message["profile"]["test"].as_bool().filter(|is_test| *is_test)?;
             let (name, executable) = (message["target"]["name"].as_str()?, message["executable"].as_str()?);
             let name = if message["target"]["kind"][0] == "lib" { "lib" } else { name };
             Some((name.to_owned(), PathBuf::from(executable)))
         });
-        let built: BTreeMap<String, PathBuf> = artifacts.collect();
-        let binary = |target: &str| built.get(binary_of(target).0).expect("cargo built what it was asked for").clone();
-        Ok(targets.iter().map(|(target, _)| ((*target).to_owned(), binary(target))).collect())
+        Ok(artifacts.collect())
     }
 
     /// Runs test targets but for some tests, given as `target::test`.
@@ -258,6 +352,7 @@ impl Tree {
         let start = |(target, binary): &(String, PathBuf)| -> (Child, Mark) {
             let mut command = Command::new(binary);
             command.args(arguments(target)).current_dir(&self.folder).env("FAIRLOCK_UNSHRUNK", "1");
+            command.envs(self.on.map(|number| (VARIABLE, number.to_string())));
             let mark = Mark::on(&mut command);
             let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a test binary");
             let output = BufReader::new(child.stdout.take().expect("it is piped"));
