@@ -91,7 +91,7 @@ whims:
 	$(with_redis) FAIRLOCK_CASES=$(CASES) cargo test --test histories random_behaviour:: -- --nocapture
 
 mutants:
-	$(with_redis) cargo test --test mutants no_mutant_survives -- --ignored --nocapture
+	$(with_redis) RUST_BACKTRACE=0 cargo test --test mutants no_mutant_survives -- --ignored --nocapture
 
 # MUTANTS picks some by what their names contain, as in MUTANTS=src/keeper/machine/lease.rs.
 mutants-generic:
