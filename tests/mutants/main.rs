@@ -22,7 +22,7 @@ mod tree;
 
 use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::mpsc;
+use std::sync::{Mutex, mpsc};
 use std::time::Instant;
 
 use list::Mutant;
@@ -190,21 +190,25 @@ fn survivors_of_the_switch<'a>(mutants: &[&'a Mutant], results: &Results) -> Vec
     if mutants.len() < 8 {
         return mutants.to_vec();
     }
-    let (mut tree, within) = Tree::with_switch(mutants);
+    let (tree, within) = Tree::with_switch(mutants);
     say(format_args!("{} of {} mutants are behind a switch in one build", within.len(), mutants.len()));
     healthy(&tree, mutants);
-    let survives = |(number, mutant): (usize, &&'a Mutant)| {
-        if !within.contains(&number) {
-            return Some(*mutant);
+    let (next, alone) = (Mutex::new(mutants.iter().enumerate()), Mutex::new(Vec::new()));
+    let one = || next.lock().unwrap().next();
+    let judge = || {
+        while let Some((number, mutant)) = one() {
+            let start = Instant::now();
+            let verdict = within.contains(&number).then(|| tree.judge_switched(number, mutant, order(mutant)));
+            match verdict.filter(|verdict| matches!(verdict, Verdict::Killed(_))) {
+                Some(verdict) => results.add(mutant, &verdict, start.elapsed().as_secs_f64()),
+                None => alone.lock().unwrap().push(*mutant),
+            }
         }
-        let start = Instant::now();
-        match tree.judge_switched(number, mutant, order(mutant)) {
-            verdict @ Verdict::Killed(_) => results.add(mutant, &verdict, start.elapsed().as_secs_f64()),
-            _ => return Some(*mutant),
-        }
-        None
     };
-    mutants.iter().enumerate().filter_map(survives).collect()
+    // They wait for servers and timers most of the time.
+    let at_once = 2 * std::thread::available_parallelism().unwrap().get();
+    std::thread::scope(|scope| drop((0..at_once).map(|_| scope.spawn(judge)).collect::<Vec<_>>()));
+    alone.into_inner().unwrap()
 }
 
 /// The stages, the more likely one first.

@@ -88,10 +88,12 @@ impl X {
     }
 }
 ";
-    let list = "[] a\nin x\n- if a\n+ if A\n[] b\nin x\n- yes\n+ no\n[] of a constant function\nin x\n-         never\n";
+    let list =
+        "[] a\nin x\n- if a\n+ if A\n[] b\nin x\n- yes\n+ no\n[] of a constant function\nin x\n-         never\n";
     let mutants = crate::list::parse(list).unwrap();
     let (broken, lines) = switched(text, &mutants.iter().enumerate().collect::<Vec<_>>());
-    let arms = "match crate::__mutant() { 0 => { if A { yes } } 1 => { if a { no } } _ => { if a { yes } } } } const fn";
+    let arms =
+        "match crate::__mutant() { 0 => { if A { yes } } 1 => { if a { no } } _ => { if a { yes } } } } const fn";
     let squeezed = |text: &str| text.split_whitespace().collect::<String>();
     assert!(squeezed(&broken).contains(&squeezed(arms)), "{broken}");
     let of_b: Vec<&str> = broken.lines().skip(lines[&1].start - 1).take(lines[&1].len()).collect();

@@ -104,6 +104,7 @@ pub(crate) enum Verdict {
     TimedOut(String),
 }
 
+#[derive(Clone)]
 pub(crate) struct Tree {
     folder: PathBuf,
     target: PathBuf,
@@ -211,12 +212,13 @@ impl Tree {
         tree
     }
 
-    /// Runs the tests with the mutant of this number on.
-    pub(crate) fn judge_switched(&mut self, number: usize, mutant: &Mutant, stages: [&Stage; 2]) -> Verdict {
-        self.on = Some(number);
-        let verdict = self.suite(stages, mutant.by.as_deref());
-        self.on = None;
-        verdict
+    /// Runs the tests that it names with the mutant of this number on, or all if it names none.
+    pub(crate) fn judge_switched(&self, number: usize, mutant: &Mutant, stages: [&Stage; 2]) -> Verdict {
+        let tree = Self { on: Some(number), ..self.clone() };
+        match mutant.by.as_deref() {
+            Some(named) => tree.part(&[target_of(named)], true, &mut Vec::new()),
+            None => tree.suite(stages, None),
+        }
     }
 
     /// Applies the mutant, runs the tests, and takes it back.
