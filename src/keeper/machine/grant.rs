@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use super::core::Core;
+use super::lease::confirm_after;
 use super::lock::LockMachine;
 use super::release::Kind;
 use super::waiter::{Phase, Trace};
@@ -28,9 +29,11 @@ impl Grant {
         Self { token: own.token, term: Term::told(sent, left, spec.lease), claim: own.claim }
     }
 
-    /// Whether its end is so near that the holder would have to be told.
+    /// Whether its end is so near that the holder would have to be told: of a claim, before a confirmation is answered that
+    /// takes as long as it is waited with.
     fn is_short(&self, now: Time, spec: &Spec) -> bool {
-        self.term.deadline() <= now + self.term.notice(spec.lease, spec.notice)
+        let confirmed = if self.claim { 2 * confirm_after(self.term, now) } else { Duration::ZERO };
+        self.term.deadline() <= now + confirmed + self.term.notice(spec.lease, spec.notice)
     }
 }
 

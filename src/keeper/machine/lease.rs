@@ -18,6 +18,11 @@ use crate::term::{Term, span_until};
 /// How soon after a grant by hand-off its holder asks for the whole lease.
 const CONFIRM_AFTER: Duration = Duration::from_millis(100);
 
+/// How long after it is handed out a claim is confirmed.
+pub(super) fn confirm_after(claim: Term, now: Time) -> Duration {
+    CONFIRM_AFTER.min(claim.deadline().since(now) / 3)
+}
+
 #[derive(Debug, Clone, Hash)]
 pub(in crate::keeper) struct Lease {
     pub(super) spec: Arc<Spec>,
@@ -114,7 +119,7 @@ impl LockMachine {
         let renew_at = match (lease.confirmed, lease.renew_every) {
             // The full lease is asked for soon, also with manual renewal: a claim does not protect its holder for long.
             // Not at once, because a hold that ends before costs no request.
-            (false, _) => Some(core.now + CONFIRM_AFTER.min(term.deadline().since(core.now) / 3)),
+            (false, _) => Some(core.now + confirm_after(term, core.now)),
             // An extended lease is renewed as often as any other: that is how its holder hears of a loss of data.
             (true, Some(every)) => Some(last.sent + last.span.min(spec.lease) + every - spec.lease),
             (true, None) => None,

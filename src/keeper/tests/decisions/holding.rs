@@ -65,6 +65,26 @@ fn a_short_claim_is_confirmed_by_a_third_of_it() {
     assert_eq!(machine.next_due(), Some(at(0.11) + seconds(0.088) / 3));
 }
 
+/// A claim counts from the last sign of life, so little may be left of one for a short lease. Its end would be told before
+/// it could be prolonged.
+#[test]
+fn a_claim_is_confirmed_before_it_is_handed_out_if_its_end_would_be_told_before_the_answer() {
+    for (granted_at, handed_out) in [(1.58, true), (1.6, false), (1.77, false)] {
+        let mut machine = waiting(LockOptions::new().lease(seconds(2.0)).manual_renewal(), 1, seconds(2.0));
+        grant_pushed(&mut machine, granted_at, 1, 9);
+        let effects = machine.effects(at(granted_at), usize::MAX);
+        assert_eq!(granted(&effects), handed_out.then(|| at(1.989)), "{effects:?}");
+        if !handed_out {
+            let request = effects.iter().find_map(|effect| match effect {
+                Effect::Send { request, call: Request::Renew(_), .. } => Some(*request),
+                _ => None,
+            });
+            answer(&mut machine, granted_at, request.unwrap(), lease(Word::Renewed, seconds(2.0)));
+            assert_eq!(granted(&machine.effects(at(granted_at), usize::MAX)), Some(at(granted_at + 1.989)));
+        }
+    }
+}
+
 /// What is left of it says nothing: of a full lease, too, something is over when a reply was lost.
 #[test]
 fn a_reply_says_whether_what_it_grants_is_a_claim() {
