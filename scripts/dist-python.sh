@@ -13,14 +13,12 @@ cd python
 
 install() { "$1/bin/python" -m pip install --quiet --disable-pip-version-check "${@:2}"; }
 
-builder=target/builder
-[ -x "$builder/bin/maturin" ] || { python3 -m venv --clear "$builder" && install "$builder" "maturin>=1.7,<2"; }
+builder=$(../scripts/ensure-maturin.sh)
 # Zig links against an old glibc, which this machine need not have.
-install "$builder" "ziglang>=0.13,<0.16"
+install "${builder%/bin}" "ziglang>=0.13,<0.16"
 rm -f "$packages"/fairlock-*.whl "$packages"/fairlock-*[0-9].tar.gz
-PATH="$PWD/$builder/bin:$PATH" "$builder/bin/maturin" build --release --locked --zig --compatibility manylinux2014 \
-    --out "$packages"
-"$builder/bin/maturin" sdist --out "$packages"
+PATH="$builder:$PATH" maturin build --release --locked --zig --compatibility manylinux2014 --out "$packages"
+"$builder/maturin" sdist --out "$packages"
 
 "$server" --port 0 --unixsocket "$place/redis" --dir "$place" --save "" >"$place/redis.log" &
 redis=$!

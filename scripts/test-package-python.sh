@@ -9,7 +9,6 @@ set -euo pipefail
 cd "$(dirname "$0")/../python"
 
 profile=${PROFILE:-dev}
-builder=target/builder
 environment=target/environment
 wheels=target/wheels-$profile
 
@@ -20,9 +19,9 @@ fi
 
 install() { "$1/bin/python" -m pip install --quiet --disable-pip-version-check "${@:2}"; }
 
-[ -x "$builder/bin/maturin" ] || { python3 -m venv --clear "$builder" && install "$builder" "maturin>=1.7,<2"; }
+maturin=$(../scripts/ensure-maturin.sh)/maturin
 rm -rf "$wheels"
-"$builder/bin/maturin" build --quiet --locked --profile "$profile" --out "$wheels"
+"$maturin" build --quiet --locked --profile "$profile" --out "$wheels"
 
 # A fresh environment, so that the wheel is tested as people get it: the tests see nothing of this folder but tests/.
 python3 -m venv --clear "$environment"
