@@ -88,6 +88,7 @@ def fails_as_listed(
 ) -> None:
     """Runs the tests. Shows the output of those that fail and are not listed."""
     command = [sys.executable, "-m", "pytest", "-p", "fairlock_peers", "-W", "ignore", "-q", "--timeout", "30"]
+    command += ["-o", "junit_logging=all"]
     path = {"PYTHONPATH": str(HERE / "peers")}
     run = subprocess.run(
         [*command, f"--junitxml={report}", *arguments], cwd=folder, env={**os.environ, **path, **environment},
@@ -105,7 +106,8 @@ def fails_as_listed(
         for trouble in (*case.findall("failure"), *case.findall("error")):
             failed.add(name)
             if name not in listed:
-                print(f"---- {whole} ----", trouble.text, sep="\n")
+                printed = [output.text for output in (*case.findall("system-out"), *case.findall("system-err"))]
+                print(f"---- {whole} ----", trouble.text, *printed, sep="\n")
     assert failed == set(listed)
 
 
