@@ -107,6 +107,16 @@ def test_redis_py_lock_in_asyncio(server: Server, client: fairlock.Client) -> No
 # python-redis-lock
 
 
+def test_python_redis_lock_at_a_server_that_is_silent_for_longer_than_a_question_waits(server: Server) -> None:
+    r = server.redis()
+    lock = redis_lock.Lock(r, "name")
+    r.client_pause(7_000, all=True)
+    assert lock.acquire()
+    r.client_pause(7_000, all=True)
+    with pytest.raises(redis_lock.AlreadyAcquired):
+        lock.acquire()
+
+
 def test_python_redis_lock(server: Server, client: fairlock.Client) -> None:
     r = server.redis()
     lock = redis_lock.Lock(r, "name", expire=10, auto_renewal=True)
