@@ -11,13 +11,17 @@ use crate::list::Mutant;
 pub(crate) const VARIABLE: &str = "MUTANT_THAT_IS_ON";
 
 /// For the root of a crate.
-pub(crate) const SWITCH: &str = r#"
+pub(crate) fn switch() -> String {
+    format!(
+        r#"
 #[doc(hidden)]
-pub(crate) fn __mutant() -> usize {
+pub(crate) fn __mutant() -> usize {{
     static ON: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
-    *ON.get_or_init(|| std::env::var("MUTANT_THAT_IS_ON").map_or(usize::MAX, |on| on.parse().unwrap_or(usize::MAX)))
+    *ON.get_or_init(|| std::env::var("{VARIABLE}").ok().and_then(|on| on.parse().ok()).unwrap_or(usize::MAX))
+}}
+"#
+    )
 }
-"#;
 
 /// The text of a file with those of its mutants that lie in a function, each with the lines of its arm.
 pub(crate) fn switched(text: &str, mutants: &[(usize, &Mutant)]) -> (String, BTreeMap<usize, Range<usize>>) {

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use testkit::mark::Mark;
 
 use crate::list::{Mutant, root};
-use crate::switch::{SWITCH, VARIABLE, switched};
+use crate::switch::{VARIABLE, switch, switched};
 
 /// A part of the tests, without those that take too long or depend on chance.
 pub(crate) struct Stage {
@@ -162,7 +162,9 @@ impl Tree {
                 }
                 let (mut text, lines) = switched(&String::from_utf8(text).expect("code is text"), &here);
                 places.extend(lines.into_iter().map(|(number, lines)| (file.to_owned(), lines, number)));
-                text.push_str(if is_root { SWITCH } else { "" });
+                if is_root {
+                    text.push_str(&switch());
+                }
                 text.into_bytes()
             });
             within = places.iter().map(|(.., number)| *number).collect();

@@ -75,11 +75,8 @@ fn a_claim_is_confirmed_before_it_is_handed_out_if_its_end_would_be_told_before_
         let effects = machine.effects(at(granted_at), usize::MAX);
         assert_eq!(granted(&effects), handed_out.then(|| at(1.989)), "{effects:?}");
         if !handed_out {
-            let request = effects.iter().find_map(|effect| match effect {
-                Effect::Send { request, call: Request::Renew(_), .. } => Some(*request),
-                _ => None,
-            });
-            answer(&mut machine, granted_at, request.unwrap(), lease(Word::Renewed, seconds(2.0)));
+            let [Effect::Send { request, call: Request::Renew(_) }] = effects[..] else { panic!("{effects:?}") };
+            answer(&mut machine, granted_at, request, lease(Word::Renewed, seconds(2.0)));
             assert_eq!(granted(&machine.effects(at(granted_at), usize::MAX)), Some(at(granted_at + 1.989)));
         }
     }
