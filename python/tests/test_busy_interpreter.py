@@ -14,7 +14,7 @@ from conftest import SOON, Server
 import fairlock
 
 #: Seconds. Three of them pass in one call that holds the GIL.
-LEASE = 1
+LEASE = 3
 
 
 def hold_the_gil(seconds: float) -> None:

@@ -62,7 +62,7 @@ def test_redis_py_lock_without_a_timeout_is_renewed(server: Server, client: fair
 
 
 def test_redis_py_lock_that_nobody_releases_stays_until_its_timeout(server: Server, client: fairlock.Client) -> None:
-    assert server.redis().lock("lock", timeout=1, lock_class=compat.Lock).acquire()
+    assert server.redis().lock("lock", timeout=5, lock_class=compat.Lock).acquire()
     gc.collect()
     assert held_by(client, "lock") is not None
     with client.lock("lock").acquire(timeout=SOON) as held:
@@ -140,7 +140,7 @@ def test_python_redis_lock(server: Server, client: fairlock.Client) -> None:
 
 
 def test_redis_fair_lock(server: Server, client: fairlock.Client) -> None:
-    lock = compat.RedisFairLock("lock", server.redis(), 10, 0.01, 0.05, True)
+    lock = compat.RedisFairLock("lock", server.redis(), 10, 0.01, SOON, True)
     other = compat.RedisFairLock("lock", server.redis(), expire=10, timeout=0)
     with lock:
         assert held_by(client, "lock") is not None
@@ -182,7 +182,7 @@ def test_two_threads_share_a_redis_fair_lock(server: Server) -> None:
 
 
 def test_a_redis_fair_lock_without_renewal_expires(server: Server) -> None:
-    first = compat.RedisFairLock("lock", server.redis(), expire=0.5, auto_renewal=False)
+    first = compat.RedisFairLock("lock", server.redis(), expire=4, auto_renewal=False)
     second = compat.RedisFairLock("lock", server.redis(), timeout=SOON)
     assert first.acquire() and second.acquire()
     first.release()
@@ -195,14 +195,19 @@ def test_a_redis_fair_lock_without_renewal_expires(server: Server) -> None:
 
 def test_cluster_lock(server: Server, client: fairlock.Client) -> None:
     r = server.redis()
-    one, other = compat.ClusterLock(r, "lock", "worker-1", 60), compat.ClusterLock(r, "lock", "worker-2", 60)
+    one, other = compat.ClusterLock(r, "lock", "worker-1", 600), compat.ClusterLock(r, "lock", "worker-2", 600)
     assert not one.refresh() and one.release() is None  # type: ignore[func-returns-value]
     assert one.try_acquire() == "worker-1" and one.try_acquire() == "worker-1" and other.try_acquire() == "worker-1"
     token = held_by(client, "lock").token
-    before = held_by(client, "lock").remaining
     assert one.refresh() and not other.refresh()
-    one._last_refresh = 0
-    assert one.refresh() and held_by(client, "lock").remaining > before
+
+    def refresh_renews() -> bool:
+        before = held_by(client, "lock").remaining
+        one._last_refresh = 0
+        assert one.refresh()
+        return held_by(client, "lock").remaining > before
+
+    eventually("a refresh renews", refresh_renews)
     other.release()
     assert held_by(client, "lock").token == token
     client.lock("lock").break_lease(token, force=True).wait()
@@ -211,7 +216,7 @@ def test_cluster_lock(server: Server, client: fairlock.Client) -> None:
     assert held_by(client, "lock").owner == "worker-2", "another's lock is not deleted"
     other.release()
     is_free(client.lock("lock"))
-    assert (one.redis, one.key, one.owner_id, one.timeout) == (r, "lock", "worker-1", 60)
+    assert (one.redis, one.key, one.owner_id, one.timeout) == (r, "lock", "worker-1", 600)
 
 
 def test_a_cluster_lock_does_not_raise(server: Server) -> None:
@@ -268,11 +273,11 @@ def test_distributed_lock(server: Server, client: fairlock.Client) -> None:
             async with other:
                 pass
         assert await lock.release() and not await lock.release() and not await lock.is_locked_by_anyone()
-        async with compat.distributed_lock("lock", redis=r) as third:
+        async with compat.distributed_lock("lock", redis=r, retry_delay=SOON) as third:
             assert await third.is_locked_by_me()
         compat.set_default_redis(r)
 
-        @compat.distributed_lock_decorator()
+        @compat.distributed_lock_decorator(retry_delay=SOON)
         async def job() -> bool:
             return held_by(client, f"distributed_lock:{__name__}.job") is not None
 

@@ -46,7 +46,7 @@ def test_celery_tasks_wait_their_turn_in_prefork_workers(
 
             # A soft time limit interrupts a wait, which leaves the queue.
             with lock.acquire():
-                limited = celery_tasks.rebuild.apply_async(("7",), soft_time_limit=2)
+                limited = celery_tasks.rebuild.apply_async(("7",), soft_time_limit=8)
                 waiting(lock, 1)
                 assert limited.get(timeout=2 * SOON) is None
                 waiting(lock, 0)

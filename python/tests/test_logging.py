@@ -71,11 +71,11 @@ def test_a_handler_that_blocks_holds_up_no_lock(records: Records, client: fairlo
     records.gate.clear()
     try:
         for _ in range(20):
-            held = client.lock("lock", lease=1).acquire(timeout=SOON).wait()
+            held = client.lock("lock").acquire(timeout=SOON).wait()
             client.lock("lock").break_lease(held.token, force=True).wait()
             assert held.lost.wait(SOON) is not None
         assert not records.records
-        with client.lock("renewed", lease=1, renew_every=0.1).acquire() as renewed:
+        with client.lock("renewed", lease=10, renew_every=0.1).acquire() as renewed:
             for _ in range(5):
                 renewed.wait_renewed(SOON)
     finally:

@@ -77,7 +77,7 @@ def test_a_server_that_hangs(service: LockService) -> None:
 
 
 def test_a_server_that_loses_its_data(service: LockService) -> None:
-    lock = service.client().lock("lock", lease=2)
+    lock = service.client().lock("lock", lease=10, renew_every=0.1)
     held = lock.acquire().wait()
     service.lose_data()
     eventually("the holder brings back its lease", lambda: lock.inspect().wait().holder is not None)
@@ -100,12 +100,17 @@ def test_a_server_that_is_gone(service: LockService) -> None:
 
 def test_the_end_of_the_block_ends_everything() -> None:
     def services() -> int:
-        names = [task.read_text() for task in Path("/proc/self/task").glob("*/comm")]
-        return sum(name.startswith("fairlock-testi") for name in names)
+        def name(task: Path) -> str:
+            try:
+                return task.read_text()
+            except OSError:  # It has just ended.
+                return ""
+
+        return sum(name(task).startswith("fairlock-testi") for task in Path("/proc/self/task").glob("*/comm"))
 
     with LockService() as service:
         held = service.client().lock("lock").acquire().wait()
-        assert services() == 1
+        eventually("that of the test before is gone", lambda: services() == 1)
     loss = held.lost.wait(SOON)
     assert loss is not None and loss.reason == "closed", "the clients end before the service"
     eventually("its thread is gone", lambda: services() == 0)
@@ -145,7 +150,8 @@ def test_a_service_belongs_to_its_process() -> None:
         os.kill(child, signal.SIGKILL)
         raise
     assert os.waitstatus_to_exitcode(status[-1]) == 0
-    service.client().lock("lock").acquire(timeout=SOON).wait()
+    with service.client() as client:
+        client.lock("lock").acquire(timeout=SOON).wait()
     service.close()
 
 

@@ -96,7 +96,8 @@ impl Builder {
             .tcp()
             .argument("--sentinel")
             .config(&format!("sentinel monitor {MASTER} 127.0.0.1 {} {QUORUM}", servers[0].port()))
-            .config(&format!("sentinel down-after-milliseconds {MASTER} {}", self.down_after.as_millis()))
+            // Until all of them know each other, a master that is slow is no dead one.
+            .config(&format!("sentinel down-after-milliseconds {MASTER} {}", SOON.as_millis()))
             .config(&format!("sentinel failover-timeout {MASTER} 3000"))
             .config(&format!("sentinel parallel-syncs {MASTER} {}", self.replicas.max(1)));
         let sentinels: Vec<RedisServer> = (0..3).map(|_| sentinel.clone().start()).collect();
@@ -112,6 +113,10 @@ impl Builder {
         let ready = format!("status=ok,address=127.0.0.1:{},slaves={},sentinels=3", servers[0].port(), self.replicas);
         for sentinel in &sentinels {
             eventually("the sentinels know everybody", SOON, || info(sentinel, "sentinel").contains(&ready));
+        }
+        let after = self.down_after.as_millis().to_string();
+        for sentinel in &sentinels {
+            ask::<()>(sentinel, &["SENTINEL", "SET", MASTER, "down-after-milliseconds", &after]).expect("SENTINEL SET");
         }
         Sentinels { servers, sentinels }
     }

@@ -32,7 +32,7 @@ fn a_master_that_was_frozen_takes_writes_until_the_sentinels_catch_it() {
 
 #[test]
 fn a_migration_moves_keys_one_by_one() {
-    let cluster = Cluster::start();
+    let cluster = Cluster::builder().node_timeout(SOON).start();
     let keys: Vec<String> = (0..5).map(|number| format!("{{tag}}:{number}")).collect();
     let slot = cluster.slot(&keys[0]);
     let from = cluster.owner(slot);

@@ -2,11 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Admitted, Crew, turn::Turn};
-use crate::{
-    SOON,
-    history::{Trouble, Wait, now_ns},
-};
+use super::{Admitted, Crew, PATIENCE, turn::Turn};
+use crate::history::{Trouble, Wait, now_ns};
 
 /// A fault of the crew or its server.
 pub struct Fault<'a> {
@@ -138,7 +135,7 @@ pub fn long_hold(crew: &mut Crew) -> bool {
         crew.recent().waits().iter().any(|wait| just_granted(wait) && holds(wait))
     };
     while !long(crew) {
-        if start.elapsed() > SOON {
+        if start.elapsed() > PATIENCE {
             return false;
         }
         crew.rest(Duration::from_millis(20));
@@ -168,7 +165,7 @@ pub fn crowded_hold(crew: &mut Crew) -> String {
                 return holder.process.clone();
             }
         }
-        assert!(start.elapsed() < SOON, "nobody holds the lock for long while many wait: set `Setup::long_of`");
+        assert!(start.elapsed() < PATIENCE, "nobody holds the lock for long while many wait: set `Setup::long_of`");
         crew.rest(Duration::from_millis(20));
     }
 }
