@@ -11,7 +11,7 @@ use testkit::{
 
 /// Every script runs, with a queue, a hand-off, waiters that re-enter after a loss of data, and a heartbeat.
 async fn use_all(server: &RedisServer, client: &Client) -> Result<(), Box<dyn std::error::Error>> {
-    let options = LockOptions::new().lease(Duration::from_secs(2)).liveness(Duration::from_secs(1));
+    let options = LockOptions::new().lease(Duration::from_secs(6)).liveness(Duration::from_secs(4));
     let lock = client.lock_with("lock", options)?;
     let guard = lock.acquire().await?;
     match lock.try_acquire().await {

@@ -184,7 +184,7 @@ async fn a_short_timeout_costs_a_waiter_with_a_long_one_nothing() {
     let guard = stays.await.unwrap();
     assert_eq!(guard.ticket(), ticket);
     let token = guard.token();
-    guard.release().await.unwrap();
+    drop(guard); // It is a short claim, which may be over before a slow machine has given it back.
     assert!(last.await.unwrap().token() > token);
     keys_left(&server);
 }

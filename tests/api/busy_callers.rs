@@ -18,8 +18,6 @@ use testkit::{Child, SOON, child, keys_left, keys_left_after, server_and_client,
 
 /// Long enough that a keeper is given its turn on a machine whose every core is burnt by several tests.
 const LEASE: Duration = Duration::from_secs(6);
-/// Enough for tests that keep no core busy.
-const SHORT: Duration = Duration::from_secs(3);
 
 /// The helper processes of this file. What they do to themselves must not disturb the test that observes them.
 #[test]
@@ -197,7 +195,7 @@ async fn a_waker_that_panics_harms_nobody_else() {
 #[tokio::test]
 async fn a_waker_that_blocks_keeps_no_news_of_a_dead_keeper_from_others() {
     let (_server, client) = server_and_client().await;
-    let acquire = async |name: &str| client.lock_with(name, options(SHORT)).unwrap().acquire().await.unwrap();
+    let acquire = async |name: &str| client.lock_with(name, options(2 * SOON)).unwrap().acquire().await.unwrap();
     let guards = [acquire("a").await, acquire("b").await];
     let gate = Arc::new(Gate::default());
     let waker = Waker::from(gate.clone());

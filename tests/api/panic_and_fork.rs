@@ -45,7 +45,7 @@ async fn fails_everywhere(lock: &Lock, fault: Fault) {
 #[tokio::test]
 async fn a_keeper_that_panics_takes_every_lease_with_it() {
     let server = RedisServer::start();
-    let options = || LockOptions::new().lease(Duration::from_secs(2)).liveness(Duration::from_secs(2));
+    let options = || LockOptions::new().lease(Duration::from_secs(6)).liveness(Duration::from_secs(6));
     let client = Client::connect(&server.url()).await.unwrap();
     let locks = ["a", "b", "c"].map(|name| client.lock_with(name, options()).unwrap());
     let mut guards = Vec::new();
@@ -111,7 +111,7 @@ fn ends_well(pid: i32) -> bool {
     loop {
         match fork::waitpid_nohang(pid).unwrap() {
             Some(status) => return status == 0,
-            None if started.elapsed() < SOON / 2 => std::thread::sleep(Duration::from_millis(5)),
+            None if started.elapsed() < 2 * SOON => std::thread::sleep(Duration::from_millis(5)),
             None => {
                 kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
                 fork::waitpid(pid).unwrap();
@@ -165,7 +165,7 @@ fn a_forked_process_can_neither_use_nor_give_away_what_its_parent_has() {
 fn fork_as(role: &str) {
     let server = RedisServer::start();
     let mut parent = Child::spawn(role, &[&server.url()]);
-    assert!(parent.wait(SOON).success());
+    assert!(parent.wait(5 * SOON).success());
     keys_left(&server);
 }
 
@@ -236,7 +236,7 @@ fn connect_many(url: &str, more_forks: u32) {
         }
         block_on(client.close());
     }
-    eventually("all threads have ended", SOON / 4, || {
+    eventually("all threads have ended", SOON / 2, || {
         let (threads, descriptors) = threads_and_descriptors();
         threads == 0 && descriptors <= before
     });

@@ -91,7 +91,7 @@ async fn a_thousand_idle_waiters_cost_one_call_per_heartbeat() {
 
 #[tokio::test]
 async fn a_grant_that_nobody_polls_is_given_back_after_a_lease() {
-    let lease = Duration::from_secs(3);
+    let lease = Duration::from_secs(6);
     let server = RedisServer::start();
     let (here, there) = (connect(&server).await, connect(&server).await);
     let options = || LockOptions::new().lease(lease);

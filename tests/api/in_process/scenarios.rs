@@ -242,7 +242,7 @@ async fn a_lease_is_renewed_and_extended(place: Place) {
 }
 
 async fn an_unrenewed_lease_ends_and_its_holder_is_told(place: Place) {
-    let lease = Duration::from_secs(1);
+    let lease = Duration::from_secs(4);
     let (guard, [waiting]) = place.queue(quiet().lease(lease).manual_renewal()).await;
     if let Place::Service(service) = &place {
         service.advance(lease);
@@ -323,7 +323,7 @@ async fn a_history_tells_of_past_grants(place: Place) {
 
 /// Only its release ends the recovery, so that everybody has the time to return.
 fn lasting() -> LockOptions {
-    LockOptions::new().lease(100 * SOON).liveness(Duration::from_secs(1)).manual_renewal()
+    LockOptions::new().lease(100 * SOON).liveness(Duration::from_secs(4)).manual_renewal()
 }
 
 async fn lost_data_comes_back_in_order(place: Place) {
@@ -340,7 +340,7 @@ async fn lost_data_comes_back_in_order(place: Place) {
 
 async fn tokens_rise_over_a_loss_of_data(place: Place) {
     // The recovery lasts as long as any lease may.
-    let lock = place.lock_with(lasting().lease(Duration::from_secs(1))).await;
+    let lock = place.lock_with(lasting().lease(Duration::from_secs(4))).await;
     let first = lock.acquire().await.unwrap();
     let token = first.token();
     first.release().await.unwrap();
@@ -368,11 +368,11 @@ async fn a_timeout_in_an_outage_leaves_nothing(place: Place) {
 }
 
 async fn places_survive_an_outage_that_the_lease_does_not(place: Place) {
-    let options = LockOptions::new().lease(Duration::from_secs(2)).liveness(Duration::from_secs(1));
+    let options = LockOptions::new().lease(Duration::from_secs(6)).liveness(Duration::from_secs(3));
     let guard = place.lock_with(options).await.acquire().await.unwrap();
     let mut waiting = Vec::new();
     for _ in 0..3 {
-        waiting.push(place.lock_with(quiet().liveness(Duration::from_secs(1))).await.enqueue().await.unwrap());
+        waiting.push(place.lock_with(quiet().liveness(Duration::from_secs(3))).await.enqueue().await.unwrap());
     }
     place.pause();
     assert!(matches!(soon(guard.lost()).await.reason, LostReason::NotRenewed { .. }));
