@@ -11,7 +11,7 @@ use std::time::Duration;
 use fairlock::{Client, LockOptions};
 
 /// Long enough for one attempt.
-const ONE_ATTEMPT: Duration = Duration::from_secs(2);
+const ONE_ATTEMPT: Duration = Duration::from_secs(5);
 
 /// Somebody else has written meanwhile.
 #[derive(Debug)]

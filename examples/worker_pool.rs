@@ -26,7 +26,9 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// Works until all jobs are done, by whomever, and returns those that this worker did.
 pub(crate) async fn work_through(url: &str, worker: &str) -> Result<Vec<&'static str>, Box<dyn std::error::Error>> {
     let client = Client::builder().url(url).label(worker).connect().await?;
-    let mut notes = redis::Client::open(url)?.get_multiplexed_async_connection().await?;
+    // An answer that takes half a second is an error otherwise.
+    let patient = redis::AsyncConnectionConfig::new().set_response_timeout(Some(Duration::from_secs(10)));
+    let mut notes = redis::Client::open(url)?.get_multiplexed_async_connection_with_config(&patient).await?;
     let mut did = Vec::new();
     while notes.scard::<_, usize>(DONE).await? < JOBS.len() {
         for job in JOBS {

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 /// How long the end of the process waits for its last messages.
 pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);
 /// How long to wait for a line that should appear before something else happens.
-pub(crate) const A_MOMENT: Duration = Duration::from_millis(100);
+pub(crate) const A_MOMENT: Duration = Duration::from_millis(500);
 
 /// The most bytes that are kept for a reader that does not read.
 const BACKLOG: usize = 64 * 1024;

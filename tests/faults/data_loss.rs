@@ -8,7 +8,7 @@ use testkit::{RedisServer, SOON, connect, eventually_async, keys_left, keys_left
 /// Far longer than a recovery without anybody to wait for, and renewed only by hand: the holder is connected and sends
 /// nothing.
 const LEASE: Duration = Duration::from_secs(600);
-const LIVENESS: Duration = Duration::from_secs(1);
+const LIVENESS: Duration = Duration::from_secs(3);
 
 fn options() -> LockOptions {
     LockOptions::new().lease(LEASE).liveness(LIVENESS).manual_renewal()

@@ -25,7 +25,8 @@ async fn connect_and_be_evicted() {
     let log = Log::collect();
     let [evicted, stranger] =
         [Client::connect(&server.url()).await.unwrap(), Client::connect(&server.url()).await.unwrap()];
-    let renewed_soon = LockOptions::new().lease(Duration::from_secs(30)).renew_every(Duration::from_secs(1));
+    // Not before the stranger has the lock.
+    let renewed_soon = LockOptions::new().lease(Duration::from_secs(30)).renew_every(Duration::from_secs(5));
     let guard = evicted.lock_with("lock", renewed_soon).unwrap().acquire().await.unwrap();
     let warned = |log: &str| log.contains("may evict keys of locks") && log.contains("volatile-lru");
     eventually("both are warned", SOON, || warned(&log.text()));

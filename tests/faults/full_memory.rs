@@ -7,9 +7,9 @@ use fairlock::{Client, LockOptions, error::AcquireError};
 use redis::cmd;
 use testkit::{RedisServer, SOON, eventually_async, keys_left, soon};
 
-const LEASE: Duration = Duration::from_secs(2);
-const LIVENESS: Duration = Duration::from_millis(1500);
-const BUFFER: Duration = Duration::from_millis(500);
+const LEASE: Duration = Duration::from_secs(6);
+const LIVENESS: Duration = Duration::from_secs(5);
+const BUFFER: Duration = Duration::from_secs(1);
 
 /// Sets the limit of the server's memory. One below what it uses fills it; 0 is no limit.
 fn limit(server: &RedisServer, bytes: u64) {

@@ -9,8 +9,8 @@ use testkit::{Child, RedisServer, SOON, child, eventually, eventually_async, key
 
 const PROCESSES: usize = 4;
 const WAITERS: usize = 20;
-const LIVENESS: Duration = Duration::from_secs(2);
-const BUFFER: Duration = Duration::from_millis(500);
+const LIVENESS: Duration = Duration::from_secs(4);
+const BUFFER: Duration = Duration::from_secs(1);
 /// Longer than the liveness and the buffer, and longer than a client's patience with a silent server.
 const OUTAGE: Duration = Duration::from_secs(6);
 

@@ -53,7 +53,7 @@ async fn a_waiter_known_to_the_snapshot_tells_the_server_of_later_grants() {
 async fn a_newcomer_does_not_overtake_waiters_that_its_own_client_knows() {
     let server = RedisServer::start();
     // Nothing is granted until the recovery ends, which is as long as a lease.
-    let options = || LockOptions::new().lease(Duration::from_secs(3)).liveness(Duration::from_secs(3));
+    let options = || LockOptions::new().lease(Duration::from_secs(6)).liveness(Duration::from_secs(6));
     let (holder, waiter) = (connect(&server).await, connect(&server).await);
     let guard = holder.lock_with("x", options()).unwrap().acquire().await.unwrap();
     let mut old = waiter.lock_with("x", options()).unwrap().enqueue().await.unwrap();
@@ -150,6 +150,8 @@ fn an_acquire_dropped_while_it_is_granted_is_released() {
         done.send(()).unwrap();
     });
     assert!(Pin::new(&mut first).poll(&mut Context::from_waker(&waker)).is_pending());
+    // From now on no answer gets through.
+    answers.await_struck();
     let asked = lock("asked");
     let mut asking: Vec<_> = (0..AT_A_TIME).map(|_| Box::pin(asked.inspect())).collect();
     assert!(!asking.iter_mut().any(|asking| poll_once(asking).is_ready()));

@@ -10,7 +10,8 @@ use fairlock::{
     error::{AcquireError, Fault, Lost, LostReason, ReleaseError, TryAcquireError},
 };
 use testkit::{
-    Act, Proxy, RedisServer, SOON, Target, connect, eventually, keys_left, keys_left_after, server_and_client, soon,
+    Act, Proxy, RedisServer, SOON, Target, connect, eventually, keys_left, keys_left_after, quiet, server_and_client,
+    soon,
 };
 
 /// Far longer than a scheduling delay, far shorter than for ever.
@@ -66,7 +67,7 @@ async fn a_timeout_says_that_the_server_stood_still() {
 
 #[tokio::test]
 async fn a_timeout_says_that_the_server_was_gone() {
-    times_out(Trouble::Killed, Duration::from_secs(3)).await;
+    times_out(Trouble::Killed, Duration::from_secs(6)).await;
 }
 
 #[tokio::test]
@@ -74,7 +75,7 @@ async fn an_acquire_returns_by_its_timeout_from_a_silent_server() {
     let server = RedisServer::start();
     let lock = connect(&server).await.lock("lock").unwrap();
     server.stop();
-    let timeout = Duration::from_secs(1);
+    let timeout = Duration::from_secs(3);
     let called = Instant::now();
     let error = soon(lock.acquire().timeout(timeout).into_future()).await.map(|_| ()).unwrap_err();
     let told = |waited, cause: &Option<_>| waited >= timeout && cause.is_some();
@@ -122,7 +123,7 @@ async fn calls_without_a_timeout_fail_after_five_seconds() {
 
 #[tokio::test]
 async fn a_holder_that_cannot_renew_hears_it_in_time() {
-    let lease = Duration::from_secs(3);
+    let lease = Duration::from_secs(9);
     let (server, client) = server_and_client().await;
     let guard = client.lock_with("lock", LockOptions::new().lease(lease)).unwrap().acquire().await.unwrap();
     let release = client.lock_with("other", LockOptions::new().lease(lease)).unwrap().acquire().await.unwrap();
@@ -159,7 +160,7 @@ async fn a_silent_first_connection_is_given_up_as_soon_as_the_lock_needs() {
     let server = RedisServer::builder().alone().start();
     let ways = [Proxy::start(&server), Proxy::start(&server)];
     let silences = [0, 1].map(|way: usize| ways[way].fault_times(1, Target::request("hello").command(), Act::Hold));
-    let other = Client::connect_lazy(&ways[0].url()).unwrap().lock("other").unwrap();
+    let other = Client::connect_lazy(&ways[0].url()).unwrap().lock_with("other", quiet()).unwrap();
     let patient = tokio::spawn(other.acquire().into_future());
     silences[0].await_struck();
     let lock = Client::connect_lazy(&ways[1].url()).unwrap().lock_with("lock", often()).unwrap();

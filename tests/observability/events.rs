@@ -130,7 +130,7 @@ async fn drop_guards() {
     let server = RedisServer::builder().alone().start();
     let client = Client::connect(&server.url()).await.unwrap();
     let events = Collector::start(LevelFilter::DEBUG);
-    let lock = client.lock_with("jobs", LockOptions::new().lease(Duration::from_secs(1))).unwrap();
+    let lock = client.lock_with("jobs", LockOptions::new().lease(Duration::from_secs(6))).unwrap();
     let guard = lock.acquire().await.unwrap();
     let token = guard.token();
     drop(guard);

@@ -20,12 +20,14 @@ async fn count_waits_and_holds() {
     let (server, client) = server_and_client().await;
     let lock = client.lock("jobs").unwrap();
 
+    let called = Instant::now();
     let first = lock.acquire().await.unwrap();
+    let at_once = called.elapsed().as_secs_f64();
     let waiting = [lock.enqueue().await.unwrap(), lock.enqueue().await.unwrap()];
     assert_eq!((recorded.level("fairlock_held"), recorded.level("fairlock_waiting")), (1.0, 2.0));
     assert_eq!(recorded.values_of("fairlock_queue_length", 2), [1.0, 2.0]);
-    let long = Duration::from_millis(100);
-    eventually("time passes", SOON, || first.granted_at().elapsed().unwrap() > long);
+    let queued = Instant::now();
+    eventually("time passes", SOON, || queued.elapsed() > Duration::from_millis(100));
     first.release().await.unwrap();
     for waiting in waiting {
         // A lease that is given back by a drop counts as much as one that is released.
@@ -33,8 +35,10 @@ async fn count_waits_and_holds() {
     }
     assert_eq!(recorded.count("fairlock_grants_total"), 3);
     let (waits, holds) = (recorded.values("fairlock_wait_seconds"), recorded.values("fairlock_hold_seconds"));
-    let at_least = |values: &[f64], least: f64| values.iter().filter(|value| **value >= least).count();
-    assert_eq!((waits.len(), at_least(&waits, 0.09)), (3, 2), "{waits:?}");
+    // In the order of the grants.
+    let [wait, others @ ..] = &*waits else { panic!("nobody waited") };
+    assert!(*wait <= at_once && others.len() == 2, "{waits:?}, the first within {at_once}");
+    assert!(others.iter().all(|wait| *wait >= 0.1), "{waits:?}");
     assert_eq!((holds.len(), holds[0] >= 0.1), (3, true), "{holds:?}");
     assert_eq!((recorded.level("fairlock_held"), recorded.level("fairlock_waiting")), (0.0, 0.0));
     keys_left_after((lock, client), &server);
@@ -77,7 +81,7 @@ async fn count_troubles() {
     let first = begun.elapsed();
     server.stop();
     let late = Duration::from_secs(1);
-    eventually("a renewal is late", SOON, || guard.remaining() < lease - interval - late);
+    eventually("a renewal is late", SOON, || begun.elapsed() > first + interval + late);
     server.cont();
     guard.held().renewed().await.unwrap();
     let second = begun.elapsed();
@@ -87,8 +91,7 @@ async fn count_troubles() {
     let tick = Duration::from_millis(20);
     let at_most = [first - interval + tick, second - 2 * interval + tick].map(|longest| longest.as_secs_f64());
     assert!(lags[0] <= at_most[0] && lags[1] <= at_most[1], "{lags:?} where {at_most:?} is possible");
-    // The end of a lease has a margin for clocks that drift.
-    assert!(lags[1] >= (late * 3 / 4).as_secs_f64(), "{lags:?}");
+    assert!(lags[1] >= late.as_secs_f64(), "{lags:?}");
 
     proxy.cut();
     recorded.counts("fairlock_reconnects_total", 1);

@@ -172,11 +172,12 @@ async fn after_release_all_it_goes_on() {
 /// A key without a timeout is renewed while it is held.
 #[tokio::test]
 async fn without_a_timeout_a_key_is_renewed_while_it_is_held() {
-    let lease = Duration::from_secs(2);
+    let lease = Duration::from_secs(6);
     let (_server, client) = server_and_client().await;
-    let keyed = KeyedMutex::with_options(&client, "users", LockOptions::new().lease(lease)).unwrap();
+    let renewed = LockOptions::new().lease(lease).renew_every(Duration::from_secs(1));
+    let keyed = KeyedMutex::with_options(&client, "users", renewed).unwrap();
     let held = soon(keyed.acquire(7)).await.unwrap();
-    for _ in 0..5 {
+    for _ in 0..7 {
         soon(held.renewed()).await.unwrap();
     }
     assert!(keyed.is_held(7) && !is_free(&keyed, 7).await);

@@ -63,9 +63,10 @@ async fn retries_and_their_delay_are_the_timeout() {
 
 #[tokio::test]
 async fn renewal_is_switched_off_and_on_while_the_lock_is_held() {
-    let lease = Duration::from_secs(3);
+    let lease = Duration::from_secs(6);
     let server = RedisServer::start();
-    let lock = connect(&server).await.lock_with("lock", LockOptions::new().lease(lease)).unwrap();
+    let renewed = LockOptions::new().lease(lease).renew_every(Duration::from_secs(1));
+    let lock = connect(&server).await.lock_with("lock", renewed).unwrap();
     let guard = soon(lock.acquire()).await.unwrap();
     soon(guard.renewed()).await.unwrap();
     // A lease that is renewed by hand goes on, and so it does when automatic renewal is switched on again.

@@ -28,7 +28,7 @@ fn the_events_of_a_run_are_lines_of_json() {
     let file = path.to_str().unwrap();
     // It ends when a renewal was told, however late that is.
     let script = format!("echo; sleep 2; until grep -q renewed {file}; do sleep 0.1; done; exit 3");
-    let waiter = redis.run("x", &["--lease", "10s", "--events", file], &script);
+    let waiter = redis.run("x", &["--lease", "20s", "--events", file], &script);
     let seen = |wanted: &str| {
         eventually(wanted, || path.exists().then(|| events(&path)).filter(|all| names(all).contains(&wanted)))
     };

@@ -20,7 +20,7 @@ fn eventful() -> (Redis, crate::shared::Process) {
     let on = history(&redis, &["deploy <1>", "on"]);
     assert_eq!(on.stderr, b"fairlock: the grants of deploy <1> are recorded from now on\n");
     assert_eq!(redis.run("deploy <1>", &["--label", "first & \"quick\""], "true").finish().code, 0);
-    let dead = redis.hold("deploy <1>", &["--label", "日本 \u{1b}[2J", "--lease", "4s"]);
+    let dead = redis.hold("deploy <1>", &["--label", "日本 \u{1b}[2J", "--lease", "12s"]);
     let waiter = redis.run("deploy <1>", &["--label", "<script>alert(1)</script>"], "true");
     redis.await_waiting("deploy <1>", 1);
     dead.signal(Signal::STOP);

@@ -83,7 +83,7 @@ fn a_hold_whose_stdin_has_ended_is_refused_before_it_queues() {
 async fn hold_ends_when_its_lease_is_lost() {
     let redis = Redis::start();
     let mut hold = redis.fairlock();
-    hold.args(["hold", "x", "--lease", "3s"]).stdin(Stdio::piped()).stderr(Stdio::piped());
+    hold.args(["hold", "x", "--lease", "12s"]).stdin(Stdio::piped()).stderr(Stdio::piped());
     let mut child = hold.spawn().unwrap();
     eventually("it is held", || (redis.state("x")["state"] == "held").then_some(()));
     let client = Client::connect(&redis.url()).await.unwrap();

@@ -115,7 +115,7 @@ fn when_fairlock_is_cut_off_the_command_is_dead_before_the_next_grant() {
 #[test]
 fn a_stopped_command_is_continued_and_ended_when_its_lease_is_lost() {
     let redis = Redis::start();
-    let holder = redis.run("x", &["--lease", "10s"], "trap 'echo cleaned up; exit 0' TERM; echo $$; sleep 1000 & wait");
+    let holder = redis.run("x", &["--lease", "18s"], "trap 'echo cleaned up; exit 0' TERM; echo $$; sleep 1000 & wait");
     let command = holder.number();
     signal(command, Signal::STOP);
     await_state(command, "T");

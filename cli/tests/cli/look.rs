@@ -4,7 +4,7 @@ use serde_json::Value;
 use std::collections::BTreeSet;
 
 use crate::pty::Terminal;
-use crate::shared::{Finished, Process, Redis, Signal, hold};
+use crate::shared::{Finished, Process, Redis, Signal, hold, with_time_to_queue};
 
 pub(crate) fn call(redis: &Redis, words: &[&str]) -> Finished {
     Process::spawn(redis.fairlock().args(words)).finish()
@@ -65,7 +65,7 @@ fn wait_ends_when_the_lock_is_free_and_takes_nothing() {
     let redis = Redis::start();
     assert_eq!(call(&redis, &["wait", "x"]).code, 0);
     let holder = hold(&redis, "x", "the holder");
-    let late = call(&redis, &["wait", "x", "-t", "0.3"]);
+    let late = with_time_to_queue(|seconds| call(&redis, &["wait", "x", "-t", &seconds.to_string()]));
     assert!(late.code == 124 && late.stderr.contains("x is held ") && late.stderr.contains("the holder"), "{late:?}");
     let token = redis.state("x")["holders"][0]["token"].to_string();
     let next = redis.waiter("x", &[], "echo; exec sleep 1000");
@@ -103,7 +103,7 @@ fn break_names_its_lease_or_is_forced_where_it_cannot_ask() {
 #[test]
 fn a_holder_that_does_not_answer_keeps_its_lease_to_the_end_unless_it_is_forced() {
     let redis = Redis::start();
-    for (lease, force, outcome) in [("5s", &[][..], "expired"), ("1h", &["--force"], "ended")] {
+    for (lease, force, outcome) in [("12s", &[][..], "expired"), ("1h", &["--force"], "ended")] {
         let holder = redis.hold("x", &["--lease", lease]);
         let token = redis.state("x")["holders"][0]["token"].to_string();
         let next = redis.waiter("x", &[], "echo granted");

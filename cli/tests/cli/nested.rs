@@ -1,6 +1,6 @@
 //! A job does not wait for a lock that it holds: `run` inside `run`.
 
-use crate::shared::{Process, Redis, Signal};
+use crate::shared::{Process, Redis, Signal, with_time_to_queue};
 
 /// `fairlock run NAME -- sh -c SCRIPT`, where the script knows fairlock as `$F` and another server as `$OTHER`.
 fn run(redis: &Redis, name: &str, script: &str) -> Process {
@@ -68,9 +68,11 @@ fn a_run_that_inherits_an_ended_lease_waits_for_the_present_holder() {
     let over = run(&redis, "x", "echo \"$FAIRLOCK_HELD\"").finish().stdout;
     let of_today = redis.hold("x", &[]);
     for told in [over.trim(), "", "[", "{\"name\":\"x\"}", "[{\"name\":\"x\",\"token\":1}]"] {
-        let mut run = redis.fairlock();
-        run.env("FAIRLOCK_HELD", told).args(["run", "x", "--timeout", "1s", "--", "true"]);
-        let ended = Process::spawn(&mut run).finish();
+        let ended = with_time_to_queue(|seconds| {
+            let mut run = redis.fairlock();
+            run.env("FAIRLOCK_HELD", told).args(["run", "x", "--timeout", &seconds.to_string(), "--", "true"]);
+            Process::spawn(&mut run).finish()
+        });
         assert_eq!(ended.code, 124, "{told}: {ended:?}");
     }
     let mut run = redis.fairlock();

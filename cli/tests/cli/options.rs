@@ -128,7 +128,7 @@ fn a_job_does_not_inherit_the_options_of_the_run_around_it() {
     assert!(job.complaint().contains("waiting for inner"));
     held.signal(Signal::TERM);
     assert_eq!(job.line(), "it ran");
-    let mine = [("FAIRLOCK_LABEL", "mine"), ("FAIRLOCK_LEASE", "7s")];
+    let mine = [("FAIRLOCK_LABEL", "mine"), ("FAIRLOCK_LEASE", "1h")];
     let line = "$F status x; $F run inner -- $F status inner; env";
     let seen = run(&mine, line).finish().stdout;
     assert!(seen.contains("by mine") && seen.matches("by mine").count() == 1, "{seen}");
@@ -142,7 +142,7 @@ fn a_quiet_run_says_nothing_of_an_outage_that_it_survived() {
     let server = RedisServer::builder().plain().appendonly().config("maxmemory-policy allkeys-lru").start();
     let redis = Redis::of(server);
     for (options, is_told) in [(&["-q"][..], false), (&[], true)] {
-        let lease = ["--lease", "3s"];
+        let lease = ["--lease", "20s"];
         let (_folder, fifo) = temporary("fifo");
         assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
         let script = format!("echo; read line < {}; echo done", fifo.display());
@@ -178,7 +178,7 @@ fn a_full_server_is_said_to_be_full_with_what_to_do() {
     // The end of a wait does not hide what the server said: the client then leaves a queue in which it never was. The
     // answer to that comes early in some of these calls.
     let calls: Vec<Process> = (0..8)
-        .flat_map(|_| [&["-n"][..], &["-q", "-w", "3s"]])
+        .flat_map(|_| [&["-n"][..], &["-q", "-w", "15s"]])
         .map(|options| redis.run("x", options, "echo it ran"))
         .collect();
     for call in calls {

@@ -6,7 +6,7 @@ use std::time::Instant;
 use crate::shared::{
     Process, Redis, STUBBORN, Signal, await_death, await_state, children, eventually, fairlock, signal,
 };
-use testkit::Cluster;
+use testkit::{Cluster, SOON};
 
 const SHIM: &str = "queue-shim";
 
@@ -17,7 +17,13 @@ fn waiter(redis: &Redis, options: &[&str], behind: u64) -> (Process, u32) {
     let waiter = Process::spawn(&mut run);
     redis.await_waiting("x", behind + 1);
     let shim = eventually("its shim runs", || children(waiter.id(), SHIM).first().copied());
+    knows_its_place(&waiter);
     (waiter, shim)
+}
+
+/// It says so after its shim was told.
+fn knows_its_place(waiter: &Process) {
+    while !waiter.complaint().contains("waiting for ") {}
 }
 
 fn kill_group(pid: u32) {
@@ -63,7 +69,8 @@ fn locks_that_a_killed_waiter_holds_already_are_given_back() {
 /// The other masters have nothing to do with the lock.
 #[test]
 fn a_killed_waiter_leaves_the_queue_in_a_cluster_of_which_other_masters_are_down() {
-    let cluster = Cluster::start();
+    // So long do the others not count as dead: a minority refuses everything.
+    let cluster = Cluster::builder().node_timeout(100 * SOON).start();
     // The master that is asked last has the lock.
     let last = cluster.nodes().iter().map(|node| node.port()).max().unwrap();
     let mut names = (0..).map(|number| format!("x{number}"));
@@ -85,6 +92,7 @@ fn a_killed_waiter_leaves_the_queue_in_a_cluster_of_which_other_masters_are_down
     let waiter = Process::spawn(&mut call(&["run", name, "--", "true"]));
     await_waiting(1);
     eventually("its shim runs", || children(waiter.id(), SHIM).first().copied());
+    knows_its_place(&waiter);
     cluster.nodes().iter().filter(|node| node.port() != last).for_each(|node| node.kill());
     waiter.signal(Signal::KILL);
     // Nobody else takes it out while the holder stays.

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use crate::look::{call, objects};
-use crate::shared::{Process, Redis, Signal, fairlock, hold};
+use crate::shared::{Process, Redis, Signal, await_state, fairlock, hold};
 use fairlock::{Client, LockOptions};
 use serde_json::Value;
 use testkit::{RedisServer, soon};
@@ -206,6 +206,7 @@ fn a_grant_that_is_not_answered_is_no_hold() {
     assert_eq!(redis.state("x")["holders"][0]["confirmed"], true);
     let dead = redis.waiter("x", &["--label", "the dead"], "true");
     dead.signal(Signal::STOP);
+    await_state(dead.id(), "T");
     let next = redis.waiter("x", &["-v", "--label", "the next"], "echo; exec sleep 1000");
     holder.signal(Signal::TERM);
     let status = || {

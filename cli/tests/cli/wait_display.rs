@@ -53,7 +53,7 @@ fn a_line_that_is_too_long_is_cut_behind_the_clock_and_never_wraps() {
             let mut terminal = open(&redis, columns);
             let screen = terminal.enter_and_await(&format!("clear; $F run {name} -- true"), |screen| {
                 assert!(rows(screen).len() < 2, "one row:\n{screen}");
-                clock(screen) >= Some(3)
+                clock(screen) >= Some(3) && screen.contains("1st of 1 for")
             });
             let used: Vec<_> = screen.lines().filter(|row| !row.trim().is_empty()).collect();
             assert_eq!(used, rows(&screen), "nothing of the line is in another row");
