@@ -196,7 +196,8 @@ impl Process {
     /// The next line on stdout.
     #[track_caller]
     pub(crate) fn line(&self) -> String {
-        self.stdout.recv_timeout(PATIENCE).expect("a line on stdout")
+        let line = self.stdout.recv_timeout(PATIENCE);
+        line.unwrap_or_else(|error| panic!("no line on stdout: {error}; on stderr: {}", drain(&self.stderr)))
     }
 
     /// The next line on stdout, as a number: most commands of these tests start with `echo $$`.

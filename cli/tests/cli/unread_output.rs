@@ -85,7 +85,7 @@ fn output_is_kept_for_a_reader_that_comes_late() {
     let redis = Redis::start();
     // The shell would report that the sleep was terminated, and wait for a reader.
     let script = "exec 2> /dev/null; trap 'echo term' TERM; echo; while :; do sleep 0.1; done";
-    let (holder, pipe) = run(Unheard::Full, &redis, "x", &["--lease", "18s"], script);
+    let (holder, pipe) = run(Unheard::Full, &redis, "x", &["--lease", "10s"], script);
     holder.line();
     redis.stop();
     assert_eq!(holder.line(), "term");
