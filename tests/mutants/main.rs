@@ -17,6 +17,7 @@ mod model;
 mod record;
 mod results;
 mod scripts;
+mod stages;
 mod switch;
 mod tree;
 
@@ -27,8 +28,9 @@ use std::time::Instant;
 
 use list::Mutant;
 use results::Results;
+use stages::{PURE, REAL, Stage};
 use testkit::say;
-use tree::{PURE, REAL, Stage, Tree, Verdict};
+use tree::{Tree, Verdict};
 
 /// The promises that rest on the scripts, and on the client: each needs at least two mutants there.
 const ON_SCRIPTS: [u8; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
@@ -227,7 +229,7 @@ fn named<'a>(mutants: &[&'a Mutant]) -> Vec<&'a str> {
 
 /// A test that fails on the healthy code shows nothing.
 fn healthy(tree: &Tree, todo: &[&Mutant]) {
-    let staged = [&PURE, &REAL].map(|stage| (stage.name, stage.targets()));
+    let staged = [&PURE, &REAL].map(|stage| (stage.name, stage.names()));
     for (name, targets) in staged.into_iter().chain([("that mutants name", named(todo))]) {
         let took = tree.passes(&targets).unwrap_or_else(|error| panic!("{error}"));
         say(format_args!("the tests {name}: passed in {:.1} s", took.as_secs_f64()));
