@@ -10,6 +10,7 @@ use fairlock::{Client, ClientBuilder, Credentials, Tls};
 use serde_json::{Value, json};
 
 use crate::exit::Failure;
+use crate::process::descendants;
 use crate::{hidden, local};
 
 /// The variable with the password. There is no option for it: everybody can read the arguments of a process.
@@ -201,7 +202,7 @@ impl Server {
 
 /// The first line that this command prints.
 fn printed(command: &str) -> Result<String, String> {
-    let output = Command::new("sh").args(["-c", command]).stdin(Stdio::null()).output();
+    let output = descendants::output(Command::new("sh").args(["-c", command]).stdin(Stdio::null()));
     let output = output.map_err(|error| format!("the password command cannot be run: {error}"))?;
     let first = |bytes: &[u8]| String::from_utf8_lossy(bytes).lines().next().unwrap_or_default().to_owned();
     match first(&output.stdout) {

@@ -9,7 +9,7 @@
 //! none is left. A child's number is not reused before its parent collects it, so no stranger is killed instead.
 
 use std::io;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nix::sys::signal::{Signal, kill};
@@ -74,12 +74,25 @@ fn start(command: &mut Command, apart: bool) -> io::Result<Child> {
     Ok(child)
 }
 
-/// The caller has collected this child, so its number may be reused.
-pub(crate) fn collected(child: &Child) {
-    own().retain(|own| own.pid != child.id().cast_signed());
+/// Runs a child like that to its end, and returns what it printed.
+pub(crate) fn output(command: &mut Command) -> io::Result<Output> {
+    let child = spawn_apart(command.stdout(Stdio::piped()).stderr(Stdio::piped()))?;
+    let pid = child.id();
+    let output = child.wait_with_output();
+    forget(pid);
+    output
 }
 
-/// Collects the children that have exited, except those from [`spawn`] and [`spawn_apart`].
+/// The caller has collected this child, so its number may be reused.
+pub(crate) fn collected(child: &Child) {
+    forget(child.id());
+}
+
+fn forget(pid: u32) {
+    own().retain(|own| own.pid != pid.cast_signed());
+}
+
+/// Collects the children that have exited, except those from [`spawn`], [`spawn_apart`] and [`output`].
 pub(crate) fn collect() {
     let own = own();
     for child in children().filter(|child| child.dead && own.iter().all(|own| own.pid != child.pid)) {

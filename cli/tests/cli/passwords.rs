@@ -33,7 +33,8 @@ fn a_password_is_in_a_file_or_in_the_environment() {
         command.env("FAIRLOCK_PASSWORD", SECRET);
     };
     type Arrange<'a> = &'a dyn Fn(&mut Command);
-    let prints = format!("cat {}; echo more", path.display());
+    // Its output stays open after it has ended, so fairlock hears of its end while it still reads.
+    let prints = format!("cat {}; echo more; sleep 1 &", path.display());
     let ways: [(&str, &str, Arrange<'_>); 8] = [
         ("default", &url, &|command| {
             command.arg("--password-file").arg(path);
