@@ -107,6 +107,11 @@ fn every_state_of_larger_worlds_keeps_the_promises() {
 
 /// `make model` found it in "3 waiters of 2 clients, all data lost". A step: J0 client 0 joins, T a tick, R0 a round trip of
 /// client 0, C0 it connects, D00 its guard 0 is dropped, P00 message 0 to it arrives, F the data is lost.
+///
+/// The last claim ends, so the lock has neither lease nor queue and `longest` is 0. Client 1 is told that, and sends an
+/// acquire and then a heartbeat with this memory. The acquire is granted, all data is lost, and the heartbeat opens a
+/// recovery that does not wait for the new lease. It should count the leases that its client's acquires ask for, as an
+/// acquire does.
 #[test]
 #[ignore = "open: after this loss of data two clients believe in their leases"]
 fn leases_of_before_a_loss_exclude_each_other() {
