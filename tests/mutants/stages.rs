@@ -62,9 +62,13 @@ pub(crate) const REAL: Stage = Stage {
     twice: true,
 };
 
+/// The targets of both stages.
+pub(crate) fn staged<'a>() -> impl Iterator<Item = Target<'a>> {
+    [&PURE, &REAL].into_iter().flat_map(|stage| stage.targets).copied()
+}
+
 /// What a mutant names: with what its stage leaves out, if it is in one. Other tests run only for the mutants that name
 /// them.
 pub(crate) fn target_of(name: &str) -> Target<'_> {
-    let staged = [&PURE, &REAL].into_iter().flat_map(|stage| stage.targets).find(|(target, _)| *target == name);
-    staged.copied().unwrap_or((name, &[]))
+    staged().find(|(target, _)| *target == name).unwrap_or((name, &[]))
 }

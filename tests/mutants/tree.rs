@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use testkit::mark::Mark;
 
 use crate::list::{Mutant, root};
-use crate::stages::{PURE, REAL, Stage, Target, binary_of, target_of};
+use crate::stages::{Stage, Target, binary_of, staged, target_of};
 use crate::switch::{VARIABLE, switch, switched};
 
 /// In place of the name of a test, if a process ends without a word.
@@ -59,8 +59,7 @@ const ROOTS: [&str; 2] = ["src/lib.rs", "cli/src/main.rs"];
 /// left out although no test has them.
 pub(crate) fn missing(named: &[&str]) -> Vec<String> {
     let mut missing = Vec::new();
-    let staged = [&PURE, &REAL].into_iter().flat_map(|stage| stage.targets).copied();
-    let all = staged.chain(named.iter().map(|name| target_of(name)));
+    let all = staged().chain(named.iter().map(|name| target_of(name)));
     for (target, left_out) in all.filter(|(target, _)| *target != "lib") {
         let path = if target.contains("::") { target.replace("::", "/") } else { format!("{target}/main") };
         let tests = if binary_of(target).0 == "cli" { "cli/tests" } else { "tests" };
