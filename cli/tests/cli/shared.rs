@@ -137,6 +137,11 @@ pub(crate) fn with_time_to_queue(run: impl Fn(f64) -> Finished) -> Finished {
     ended.find(|ended| ended.code != 125).expect("a place in the queue")
 }
 
+/// Whether doctor says that a round trip took long, as on a busy machine.
+pub(crate) fn is_slow(report: &str) -> bool {
+    ["warning latency:", "fault   latency:"].iter().any(|slow| report.contains(slow))
+}
+
 /// A path that ends with its folder.
 pub(crate) fn temporary(name: &str) -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
