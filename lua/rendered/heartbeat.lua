@@ -1,11 +1,13 @@
 -- heartbeat: keeps a session alive, for all of its waiters, and promotes the queue where it can.
 -- It creates no entries: the client re-enters waiters that the server does not know.
 -- KEYS: lock waiters
--- ARGV: client liveness_us buffer_us heartbeat_us memory ids...
+-- ARGV: client lease_us liveness_us buffer_us heartbeat_us memory ids...
+--   lease_us: the longest lease that its waiters ask for, also those whose acquires have no answer yet
 --   memory: what the client was told of the lock · ids: the session's first waiters, in the order of their tickets
 -- REPLY: alive rank | unknown
-local client, liveness_us, buffer_us, heartbeat_us, memory = unpack(ARGV)
-liveness_us, buffer_us, heartbeat_us = tonumber(liveness_us), tonumber(buffer_us), tonumber(heartbeat_us)
+local client, lease_us, liveness_us, buffer_us, heartbeat_us, memory = unpack(ARGV)
+lease_us, liveness_us = tonumber(lease_us), tonumber(liveness_us)
+buffer_us, heartbeat_us = tonumber(buffer_us), tonumber(heartbeat_us)
 local seat = ''
 -- keys: the keys of one lock, in the order in which every script declares them, and the forms of what is packed.
 -- SETS: call max min lock waiters VERSION CLIENT_OF BAD_ID BAD_TEXT SESSION MEMORY SEAT
@@ -132,7 +134,7 @@ if lost then
   waiting, found_waiting, live_until, broken, cut, claim = 0, 0, 0, 0, 0, 0
   holder, holder_end, found_holder, lapsed = '', 0, '', ''
 end
-local own_pace, left_us, last_token = heartbeat_us, known_longest, known_token
+local own_pace, left_us, last_token = heartbeat_us, max(known_longest, lease_us), known_token
 -- restore: what a client knows shows whether the server lost data. The table is in lua/README.md.
 -- NEEDS: memory known_epoch known_stamp known_token known_pace seat_epoch seat_ticket seat_token
 -- NEEDS: own_pace left_us last_token raw now
@@ -176,7 +178,7 @@ if believed then
 end
 
 local first, rank, missing
-for i = 6, #ARGV do
+for i = 7, #ARGV do
   local id = ARGV[i]
   if string.match(id, CLIENT_OF) ~= client then return redis.error_reply(BAD_ID) end
   if id == holder then

@@ -112,7 +112,7 @@ impl Turn {
     }
 
     fn heartbeat(&mut self, client: &str, terms: &Terms, ids: &[String], memory: &Memory) -> Option<Answer> {
-        let lasts = Lasts { left: memory.longest, token: memory.token };
+        let lasts = Lasts { left: memory.longest.max(terms.lease), token: memory.token };
         self.restore(memory, &Seat::default(), terms.heartbeat, lasts);
         let stands = |turn: &Turn, id: &String| turn.lock.ticket(id).is_some();
         let known = |turn: &Turn, id: &String| turn.lock.entries.contains_key(id) && stands(turn, id);
