@@ -232,14 +232,16 @@ end
 
 local newest = seat_token > 0 and (seat_token >= token or holder == id) -- no later grant is known
 -- give_up: an id gives up its lease or its place in the queue.
--- NEEDS: id broken now lapsed leaving
+-- NEEDS: id broken now recover_until lapsed leaving
 -- SETS: gave_up holder holder_end token stamp waiting ended_how
 local gave_up
+if now < recover_until and (holder == id or lapsed == id) then
+  -- In a recovery a lease can be re-asserted if no newer token is known. One that was given up must not be.
+  token = max(token, holder_token + 1)
+  stamp = max(stamp, token)
+end
 if holder == id then
   gave_up = 'released'
-  -- In a recovery a lease can be re-asserted if no newer token is known. A released lease must not be.
-  if now < recover_until then token = max(token, holder_token + 1) end
-  stamp = max(stamp, token)
   holder, holder_end = '', 0
   ended_how = broken == 1 and 'broken' or 'released'
 elseif lapsed == id then

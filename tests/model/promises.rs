@@ -85,6 +85,8 @@ impl Witness {
         }
         self.before = found;
         (self.told_time, self.told, self.grants) = (None, None, Some(0));
+        // A renewal that comes as late may find a recovery, if a waiter has slept for as long.
+        self.over.clear();
     }
 
     /// Data was lost, and this is what stands now.

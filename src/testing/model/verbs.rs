@@ -207,14 +207,17 @@ impl Turn {
     }
 
     fn give_up(&mut self, id: &str) -> &'static str {
-        if let Some((_, _, held)) = self.lock.held().filter(|(holder, ..)| holder == id) {
-            if self.recovering() {
-                self.pass_over(held.token);
-            }
+        let held = self.lock.held().filter(|(holder, ..)| holder == id);
+        let lapsed = self.lapsed.clone().filter(|(lapsed, ..)| lapsed == id);
+        if let Some((_, _, lease)) = held.as_ref().or(lapsed.as_ref()).filter(|_| self.recovering()) {
+            // Nobody re-asserts it from now on.
+            self.pass_over(lease.token);
+        }
+        if let Some((_, _, held)) = held {
             self.ended_as = if held.broken { "broken" } else { "released" };
             self.lock.end_lease();
             "released"
-        } else if self.lapsed.as_ref().is_some_and(|(lapsed, ..)| lapsed == id) {
+        } else if lapsed.is_some() {
             "expired"
         } else if let Some(rank) = self.rank(id) {
             // A waiter that leaves from among the first counts as one that was looked at.
