@@ -99,7 +99,7 @@ impl Witness {
             // The new epoch is the next stamp: one that a client brings is not beyond it.
             found.lock.state.stamp = found.lock.state.stamp.max(last_ticket) + 1;
         }
-        self.grants = (found.lock.without_history() == Lock::default()).then_some(0);
+        self.grants = (found.lock.state.epoch == 0).then_some(0);
         self.before = found;
         self.told_time = None;
         self.told = None;
