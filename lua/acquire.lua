@@ -31,8 +31,8 @@ if simple and found_holder == '' and seat == '' and as_claim == '0'
   -- include answer: the script ends
 end
 
-local left_us, last_token = max(known_longest, lease_us), known_token
--- include restore: known_…, seat_…, own_pace, left_us, last_token → believed
+local left_us = lease_us
+-- include restore: known_…, seat_…, own_pace, left_us → believed
 if not believed then
   -- include answer: the script ends
 end

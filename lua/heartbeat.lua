@@ -1,22 +1,20 @@
 -- heartbeat: keeps a session alive, for all of its waiters, and promotes the queue where it can.
 -- It creates no entries: the client re-enters waiters that the server does not know.
 -- KEYS: lock waiters
--- ARGV: client lease_us liveness_us buffer_us heartbeat_us memory ids...
---   lease_us: the longest lease that its waiters ask for, also those whose acquires have no answer yet
+-- ARGV: client liveness_us buffer_us heartbeat_us memory ids...
 --   memory: what the client was told of the lock · ids: the session's first waiters, in the order of their tickets
 -- REPLY: alive rank | unknown
-local client, lease_us, liveness_us, buffer_us, heartbeat_us, memory = unpack(ARGV)
-lease_us, liveness_us = tonumber(lease_us), tonumber(liveness_us)
-buffer_us, heartbeat_us = tonumber(buffer_us), tonumber(heartbeat_us)
+local client, liveness_us, buffer_us, heartbeat_us, memory = unpack(ARGV)
+liveness_us, buffer_us, heartbeat_us = tonumber(liveness_us), tonumber(buffer_us), tonumber(heartbeat_us)
 local seat = ''
 -- include keys
 -- include known: memory → known_…
 -- include begin
-local own_pace, left_us, last_token = heartbeat_us, max(known_longest, lease_us), known_token
--- include restore: known_…, own_pace, left_us, last_token
+local own_pace, left_us = heartbeat_us, 0
+-- include restore: known_…, own_pace, left_us
 
 local first, rank, missing
-for i = 7, #ARGV do
+for i = 6, #ARGV do
   local id = ARGV[i]
   if string.match(id, CLIENT_OF) ~= client then return redis.error_reply(BAD_ID) end
   if id == holder then

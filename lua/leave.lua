@@ -8,8 +8,8 @@ local seat = ''
 -- include keys
 -- include known: memory → known_…
 -- include begin
-local own_pace, left_us, last_token = known_pace, known_longest, known_token
--- include restore: known_…, own_pace, left_us, last_token
+local own_pace, left_us = known_pace, 0
+-- include restore: known_…, own_pace, left_us
 
 local client, word, told = '', 'left', {}
 for i = 2, #ARGV do

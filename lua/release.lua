@@ -16,22 +16,22 @@ local word, told, own_pace = 'unknown', {}, known_pace
 if simple and holder == id and spare_us >= 0 and spare_us <= 2 * SLACK_US and (not may or may('HDEL', lock, '')) then
   -- The common case: the lock becomes free. Without these lines the rest of the script would do the same.
   holder, holder_end, holder_token, holder_ticket, broken, cut, claim = '', 0, 0, 0, 0, 0, 0
-  longest, longest_next, live_until = 0, 0, 0
+  live_until = 0
   -- include write
   redis.pcall('HDEL', lock, id)
   word = 'released'
   -- include answer: the script ends
 end
 
-local left_us, last_token = known_longest, known_token
--- include restore: known_…, seat_…, own_pace, left_us, last_token → believed
+local left_us = 0
+-- include restore: known_…, seat_…, own_pace, left_us → believed
 
 local newest = seat_token > 0 and (seat_token >= token or holder == id) -- no later grant is known
 -- include give_up: id → gave_up
 word = gave_up or word
 if believed and newest and now < recover_until then
   -- The recovery waited for this lease. What remains is the time for the waiters to return to their places.
-  token = max(token, seat_token + 1)
+  token = max(token, seat_token + 2) -- one more than to pass it over: whoever returns learns that it is over
   stamp = max(stamp, token)
   -- include cut_short
   -- A state that is older than the lease may have its place in the queue.

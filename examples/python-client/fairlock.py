@@ -174,7 +174,7 @@ class _Waiter:
 
     def _heartbeat(self):
         lock = self.lock
-        spans = [lock._lease, lock._liveness, lock._buffer, lock._liveness // 3]
+        spans = [lock._liveness, lock._buffer, lock._liveness // 3]
         return self._ask("heartbeat", lambda: [self.wire.client, *spans, lock._memory.of_waiter(), self.id])
 
     def _confirm(self):

@@ -3,14 +3,12 @@
 -- messages.
 -- NEEDS: lost found found_holder found_waiting recorded ended_how contender queued joins moves place
 -- NEEDS: sessions leaving fields messages
--- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut claim recorded longest longest_next
--- SETS: keep_us its_id
+-- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut claim recorded keep_us its_id
 do
   local stands = holder ~= '' or waiting > 0
   if waiting == 0 then live_until = 0 end
   if holder == '' then holder_end, holder_token, holder_ticket, broken, cut, claim = 0, 0, 0, 0, 0, 0 end
   keep_us = min(longest, HOUR_US * 5 / 6)
-  if not stands and now >= recover_until then longest, longest_next = 0, 0 end
   -- If TIME was set back, stamps ahead of it must be remembered until it has caught up.
   local rest_us = max(max(recover_until, holder_end, live_until) - now, stamp - raw, 0)
   -- An idle lock that was granted only once is forgotten after an hour, because a million names may be used like that;

@@ -1,5 +1,5 @@
 -- give_up: an id gives up its lease or its place in the queue.
--- NEEDS: id broken now recover_until lapsed leaving
+-- NEEDS: id broken now recover_until lapsed holder_token leaving
 -- SETS: gave_up holder holder_end token stamp waiting ended_how
 local gave_up
 if now < recover_until and (holder == id or lapsed == id) then

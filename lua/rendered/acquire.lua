@@ -195,13 +195,13 @@ if simple and found_holder == '' and seat == '' and as_claim == '0'
     'lease_left_us', max(holder_end - now, 0), 'recover_left_us', max(recover_until - now, 0), unpack(told)})
 end
 
-local left_us, last_token = max(known_longest, lease_us), known_token
+local left_us = lease_us
 -- restore: what a client knows shows whether the server lost data. The table is in lua/README.md.
 -- NEEDS: memory known_epoch known_stamp known_token known_pace seat_epoch seat_ticket seat_token
--- NEEDS: own_pace left_us last_token raw now
+-- NEEDS: known_longest own_pace left_us raw now
 -- SETS: highest believed left_us stamp token epoch recover_from recover_until recover_pace longest holder_end cut
--- `left_us`: how long the lease may last that the client knows of; `last_token`: that lease is over if the lock was
--- granted again since this token; `own_pace`: the client's own heartbeat interval.
+-- `left_us`: how long a lease may last that the client asks for, or has, beside those that it was told of;
+-- `own_pace`: the client's own heartbeat interval.
 local highest = max(known_epoch, known_stamp, known_token, seat_epoch, seat_ticket, seat_token)
 -- A stamp that this server gave is never implausible, whatever its clock shows now. Beyond the last stamp only TIME
 -- decides: otherwise one implausible stamp that was believed would make room for the next.
@@ -215,7 +215,8 @@ if believed then
   local older = knows and (known_epoch < epoch or seat_epoch > 0 and seat_epoch < epoch)
   local anew, returns = older and not rollback and recover_until == 0, older and now < recover_until
   stamp = max(stamp, highest)
-  if last_token < token then left_us = 0 end
+  -- What was granted before `token` is over; but one above may be a token that was passed over.
+  left_us = max(known_token, seat_token) + 1 < token and 0 or max(left_us, known_longest)
   if rollback or anew then
     stamp = max(raw, stamp + 1)
     epoch = stamp
@@ -415,14 +416,12 @@ end
 -- messages.
 -- NEEDS: lost found found_holder found_waiting recorded ended_how contender queued joins moves place
 -- NEEDS: sessions leaving fields messages
--- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut claim recorded longest longest_next
--- SETS: keep_us its_id
+-- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut claim recorded keep_us its_id
 do
   local stands = holder ~= '' or waiting > 0
   if waiting == 0 then live_until = 0 end
   if holder == '' then holder_end, holder_token, holder_ticket, broken, cut, claim = 0, 0, 0, 0, 0, 0 end
   keep_us = min(longest, HOUR_US * 5 / 6)
-  if not stands and now >= recover_until then longest, longest_next = 0, 0 end
   -- If TIME was set back, stamps ahead of it must be remembered until it has caught up.
   local rest_us = max(max(recover_until, holder_end, live_until) - now, stamp - raw, 0)
   -- An idle lock that was granted only once is forgotten after an hour, because a million names may be used like that;

@@ -1,13 +1,11 @@
 -- heartbeat: keeps a session alive, for all of its waiters, and promotes the queue where it can.
 -- It creates no entries: the client re-enters waiters that the server does not know.
 -- KEYS: lock waiters
--- ARGV: client lease_us liveness_us buffer_us heartbeat_us memory ids...
---   lease_us: the longest lease that its waiters ask for, also those whose acquires have no answer yet
+-- ARGV: client liveness_us buffer_us heartbeat_us memory ids...
 --   memory: what the client was told of the lock · ids: the session's first waiters, in the order of their tickets
 -- REPLY: alive rank | unknown
-local client, lease_us, liveness_us, buffer_us, heartbeat_us, memory = unpack(ARGV)
-lease_us, liveness_us = tonumber(lease_us), tonumber(liveness_us)
-buffer_us, heartbeat_us = tonumber(buffer_us), tonumber(heartbeat_us)
+local client, liveness_us, buffer_us, heartbeat_us, memory = unpack(ARGV)
+liveness_us, buffer_us, heartbeat_us = tonumber(liveness_us), tonumber(buffer_us), tonumber(heartbeat_us)
 local seat = ''
 -- keys: the keys of one lock, in the order in which every script declares them, and the forms of what is packed.
 -- SETS: call max min lock waiters VERSION CLIENT_OF BAD_ID BAD_TEXT SESSION MEMORY SEAT
@@ -134,13 +132,13 @@ if lost then
   waiting, found_waiting, live_until, broken, cut, claim = 0, 0, 0, 0, 0, 0
   holder, holder_end, found_holder, lapsed = '', 0, '', ''
 end
-local own_pace, left_us, last_token = heartbeat_us, max(known_longest, lease_us), known_token
+local own_pace, left_us = heartbeat_us, 0
 -- restore: what a client knows shows whether the server lost data. The table is in lua/README.md.
 -- NEEDS: memory known_epoch known_stamp known_token known_pace seat_epoch seat_ticket seat_token
--- NEEDS: own_pace left_us last_token raw now
+-- NEEDS: known_longest own_pace left_us raw now
 -- SETS: highest believed left_us stamp token epoch recover_from recover_until recover_pace longest holder_end cut
--- `left_us`: how long the lease may last that the client knows of; `last_token`: that lease is over if the lock was
--- granted again since this token; `own_pace`: the client's own heartbeat interval.
+-- `left_us`: how long a lease may last that the client asks for, or has, beside those that it was told of;
+-- `own_pace`: the client's own heartbeat interval.
 local highest = max(known_epoch, known_stamp, known_token, seat_epoch, seat_ticket, seat_token)
 -- A stamp that this server gave is never implausible, whatever its clock shows now. Beyond the last stamp only TIME
 -- decides: otherwise one implausible stamp that was believed would make room for the next.
@@ -154,7 +152,8 @@ if believed then
   local older = knows and (known_epoch < epoch or seat_epoch > 0 and seat_epoch < epoch)
   local anew, returns = older and not rollback and recover_until == 0, older and now < recover_until
   stamp = max(stamp, highest)
-  if last_token < token then left_us = 0 end
+  -- What was granted before `token` is over; but one above may be a token that was passed over.
+  left_us = max(known_token, seat_token) + 1 < token and 0 or max(left_us, known_longest)
   if rollback or anew then
     stamp = max(raw, stamp + 1)
     epoch = stamp
@@ -178,7 +177,7 @@ if believed then
 end
 
 local first, rank, missing
-for i = 7, #ARGV do
+for i = 6, #ARGV do
   local id = ARGV[i]
   if string.match(id, CLIENT_OF) ~= client then return redis.error_reply(BAD_ID) end
   if id == holder then
@@ -274,14 +273,12 @@ end
 -- messages.
 -- NEEDS: lost found found_holder found_waiting recorded ended_how contender queued joins moves place
 -- NEEDS: sessions leaving fields messages
--- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut claim recorded longest longest_next
--- SETS: keep_us its_id
+-- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut claim recorded keep_us its_id
 do
   local stands = holder ~= '' or waiting > 0
   if waiting == 0 then live_until = 0 end
   if holder == '' then holder_end, holder_token, holder_ticket, broken, cut, claim = 0, 0, 0, 0, 0, 0 end
   keep_us = min(longest, HOUR_US * 5 / 6)
-  if not stands and now >= recover_until then longest, longest_next = 0, 0 end
   -- If TIME was set back, stamps ahead of it must be remembered until it has caught up.
   local rest_us = max(max(recover_until, holder_end, live_until) - now, stamp - raw, 0)
   -- An idle lock that was granted only once is forgotten after an hour, because a million names may be used like that;

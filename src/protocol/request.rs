@@ -124,7 +124,6 @@ impl Request {
             }
             Request::Heartbeat(request) => {
                 to.text("client", request.client.as_str());
-                to.span("lease_us", request.lease);
                 to.span("liveness_us", request.liveness);
                 to.span("buffer_us", request.buffer);
                 to.span("heartbeat_us", request.heartbeat);
@@ -234,8 +233,6 @@ pub(crate) struct AcquireRequest {
 pub(crate) struct HeartbeatRequest {
     pub(crate) keys: Arc<LockKeys>,
     pub(crate) client: ClientId,
-    /// The longest that its waiters ask for: one of them may hold it already.
-    pub(crate) lease: Duration,
     pub(crate) liveness: Duration,
     pub(crate) buffer: Duration,
     pub(crate) heartbeat: Duration,
@@ -334,7 +331,6 @@ pub(super) fn every_request() -> Vec<Request> {
         Request::Heartbeat(HeartbeatRequest {
             keys: keys.clone(),
             client,
-            lease: second,
             liveness: second,
             buffer: second,
             heartbeat: second,

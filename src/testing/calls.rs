@@ -20,12 +20,12 @@ pub(super) fn read(verb: Verb, arguments: &[Vec<u8>]) -> Option<(Request, Entry)
     let request = match verb {
         Verb::Acquire => {
             let (id, room, claim) = (given.id()?, given.number()?, given.number()? == 1);
-            let terms = given.terms()?;
+            let terms = Terms { lease: given.number()?, ..given.session()? };
             about = given.about()?;
             Request::Acquire { id, room, claim, terms, memory: given.memory()?, seat: given.seat()? }
         }
         Verb::Heartbeat => {
-            let (client, terms, memory) = (given.text()?, given.terms()?, given.memory()?);
+            let (client, terms, memory) = (given.text()?, given.session()?, given.memory()?);
             let ids = given.ids()?;
             ids.iter().all(|id| super::model::client_of(id) == client).then_some(())?;
             Request::Heartbeat { client, terms, ids, memory }
@@ -75,9 +75,9 @@ impl Arguments<'_> {
         self.text()?.parse().ok().filter(|number| *number <= MOST)
     }
 
-    fn terms(&mut self) -> Option<Terms> {
-        let (lease, liveness, buffer, heartbeat) = (self.number()?, self.number()?, self.number()?, self.number()?);
-        Some(Terms { lease, liveness, buffer, heartbeat })
+    fn session(&mut self) -> Option<Terms> {
+        let (liveness, buffer, heartbeat) = (self.number()?, self.number()?, self.number()?);
+        Some(Terms { lease: 0, liveness, buffer, heartbeat })
     }
 
     fn about(&mut self) -> Option<Entry> {

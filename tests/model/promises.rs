@@ -85,7 +85,7 @@ impl Witness {
         }
         self.before = found;
         (self.told_time, self.told, self.grants) = (None, None, Some(0));
-        // A renewal that comes as late may find a recovery, if a waiter has slept for as long.
+        // A renewal from before may be executed only now, in a recovery that a waiter opens which slept as long.
         self.over.clear();
     }
 

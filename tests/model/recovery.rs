@@ -70,6 +70,32 @@ fn waiter_that_knows_of_a_later_grant_proves_a_rollback() {
     waits_for_the_holder(&mut scene, &mut waiter, &mut holder, renewed);
 }
 
+/// The server is rolled back to a lease from before the last grant, and a release of it comes late. The waiter has not
+/// heard of that grant, only of how long the holder's lease would be.
+#[test]
+fn late_release_after_a_rollback_leaves_the_lock_to_its_holder() {
+    let (mut scene, mut first, mut passer) = (Scene::start(), client("first", 30), client("passer", 30));
+    let (mut holder, mut waiter) = (client("holder", 120), client("waiter", 30));
+    scene.acquire(&mut first);
+    let saved = scene.save();
+    scene.acquire(&mut passer);
+    scene.renew(&mut first);
+    let leave = passer.leave(scene.now, 0, 1, false);
+    scene.ask(&mut passer, &leave);
+    scene.acquire(&mut holder);
+    scene.acquire(&mut waiter);
+    let release = first.release(scene.now, 0);
+    scene.execute(&release);
+    scene.heartbeat(&mut holder);
+    assert_eq!(scene.renew(&mut holder).word, "renewed");
+    let renewed = scene.now;
+
+    scene.restore(&saved);
+    let again = first.give_back(scene.now, 0);
+    scene.ask(&mut first, &again);
+    waits_for_the_holder(&mut scene, &mut waiter, &mut holder, renewed);
+}
+
 /// The connection of a client breaks, so it asks over another one. Its first request is executed only after a loss.
 #[test]
 fn late_acquire_after_a_flush_costs_the_waiter_no_place() {

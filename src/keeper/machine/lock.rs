@@ -111,7 +111,6 @@ impl LockMachine {
         let request = Request::Heartbeat(HeartbeatRequest {
             keys: self.keys.clone(),
             client: core.client.clone(),
-            lease: self.waiters.values().map(|waiter| waiter.spec.lease).max().unwrap_or_default(),
             liveness: self.liveness,
             buffer: self.buffer,
             heartbeat: self.heartbeat_interval(),

@@ -199,9 +199,8 @@ fn request_of(call: &protocol::Request) -> Request {
             let terms = Terms { lease, liveness, buffer, heartbeat };
             Request::Acquire { id: text(&id), room, claim, terms, memory, seat: place(seat) }
         }
-        protocol::Request::Heartbeat(HeartbeatRequest { client, lease, liveness, buffer, heartbeat, ids, .. }) => {
-            let (lease, liveness, buffer, heartbeat) = (us(lease), us(liveness), us(buffer), us(heartbeat));
-            let terms = Terms { lease, liveness, buffer, heartbeat };
+        protocol::Request::Heartbeat(HeartbeatRequest { client, liveness, buffer, heartbeat, ids, .. }) => {
+            let terms = Terms { lease: 0, liveness: us(liveness), buffer: us(buffer), heartbeat: us(heartbeat) };
             let ids = ids.iter().map(text).collect();
             Request::Heartbeat { client: client.to_string(), terms, ids, memory }
         }

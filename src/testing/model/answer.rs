@@ -56,13 +56,10 @@ impl Turn {
 
     /// What a client is told to remember. `pace` is the heartbeat interval of its own.
     fn memory(&self, pace: u64) -> String {
-        let State { epoch, stamp, token, recover_pace, .. } = self.lock.state;
+        let State { epoch, stamp, token, longest, recover_pace, .. } = self.lock.state;
         if epoch == 0 {
             return String::new();
         }
-        // Where nothing is left, no lease is either.
-        let counts = self.lock.stands() || self.recovering();
-        let longest = if counts { self.lock.state.longest } else { 0 };
         written(&Memory { epoch, stamp, token, longest, pace: self.lock.state.pace.max(recover_pace).max(pace) })
     }
 

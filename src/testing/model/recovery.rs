@@ -19,13 +19,6 @@ enum Loss {
     RolledBack,
 }
 
-/// The lease of which a client knows: how long it may last, and the last token that it may have.
-#[derive(Clone, Copy)]
-pub(super) struct Lasts {
-    pub(super) left: u64,
-    pub(super) token: u64,
-}
-
 impl Turn {
     /// A key is missing: what is left is dropped, and a new epoch tells the clients, which bring back what they know.
     pub(super) fn drop_the_rest(&mut self) {
@@ -69,8 +62,9 @@ impl Turn {
         }
     }
 
-    /// False if what the client brings is too implausible to be believed.
-    pub(super) fn restore(&mut self, memory: &Memory, seat: &Seat, pace: u64, lasts: Lasts) -> bool {
+    /// False if what the client brings is too implausible to be believed. `asks`: the lease that it asks for, or what
+    /// it has left of one.
+    pub(super) fn restore(&mut self, memory: &Memory, seat: &Seat, pace: u64, asks: u64) -> bool {
         let highest = memory.highest().max(seat.highest());
         // What the server gave itself is plausible, even if its clock was set back since.
         if highest > (self.time + IMPLAUSIBLE).max(self.lock.state.stamp) {
@@ -82,7 +76,7 @@ impl Turn {
         let loss = if memory.is_strangers() { Loss::None } else { by_memory.max(by_seat) };
 
         self.lock.state.stamp = stamp.max(highest);
-        let left = if lasts.token < token { 0 } else { lasts.left };
+        let left = if memory.token.max(seat.token) + 1 < token { 0 } else { asks.max(memory.longest) };
         if loss >= Loss::MadeAnew {
             self.lock.state.epoch = self.next_stamp();
             let state = &mut self.lock.state;

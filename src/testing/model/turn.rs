@@ -112,9 +112,6 @@ impl Turn {
     /// The lock as this turn leaves it.
     pub(super) fn end(mut self, before: &Lock) -> Lock {
         self.record(before);
-        if !self.lock.stands() && !self.recovering() {
-            (self.lock.state.longest, self.lock.state.longest_next) = (0, 0);
-        }
         // A session goes with its last waiter.
         let Lock { queue, sessions, beats, state, .. } = &mut self.lock;
         let waits = |client: &str| queue.iter().any(|(_, id)| client_of(id) == client);

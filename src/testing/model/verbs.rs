@@ -1,6 +1,5 @@
 //! What each verb does.
 
-use super::recovery::Lasts;
 use super::turn::Turn;
 use super::{Answer, Entry, Lock, Memory, Request, Seat, Terms, client_of};
 
@@ -43,8 +42,7 @@ impl Turn {
         memory: &Memory,
         seat: &Seat,
     ) -> Option<Answer> {
-        let lasts = Lasts { left: memory.longest.max(terms.lease), token: memory.token };
-        if !self.restore(memory, seat, terms.heartbeat, lasts) {
+        if !self.restore(memory, seat, terms.heartbeat, terms.lease) {
             return None;
         }
         let client = client_of(id);
@@ -112,8 +110,7 @@ impl Turn {
     }
 
     fn heartbeat(&mut self, client: &str, terms: &Terms, ids: &[String], memory: &Memory) -> Option<Answer> {
-        let lasts = Lasts { left: memory.longest.max(terms.lease), token: memory.token };
-        self.restore(memory, &Seat::default(), terms.heartbeat, lasts);
+        self.restore(memory, &Seat::default(), terms.heartbeat, 0);
         let stands = |turn: &Turn, id: &String| turn.lock.ticket(id).is_some();
         let known = |turn: &Turn, id: &String| turn.lock.entries.contains_key(id) && stands(turn, id);
         let first = ids.iter().find(|id| stands(self, id));
@@ -133,7 +130,7 @@ impl Turn {
 
     fn renew(&mut self, id: &str, seat: &Seat, left: u64, terms: &Terms, memory: &Memory) -> Option<Answer> {
         let token = seat.token;
-        let believed = self.restore(memory, seat, memory.pace, Lasts { left, token });
+        let believed = self.restore(memory, seat, memory.pace, left);
         // The server ended this lease just now, by its own clock, and nobody has been granted the lock since.
         if let Some((_, end, held)) =
             self.lapsed.clone().filter(|(lapsed, _, held)| lapsed == id && held.token == token)
@@ -179,13 +176,13 @@ impl Turn {
     }
 
     fn release(&mut self, id: &str, seat: &Seat, memory: &Memory) -> Option<Answer> {
-        let (token, lasts) = (seat.token, Lasts { left: memory.longest, token: memory.token });
-        let believed = self.restore(memory, seat, memory.pace, lasts);
+        let token = seat.token;
+        let believed = self.restore(memory, seat, memory.pace, 0);
         let newest = token > 0 && (token >= self.lock.state.token || self.lock.holds(id));
         let mut word = self.give_up(id);
         if believed && newest && self.recovering() {
             // The recovery waited for this lease. What remains of it gives the waiters time to return.
-            self.pass_over(token);
+            self.pass_over(token + 1);
             self.end_wait_for_leases();
             // A state that is older than the lease may have its place in the queue.
             if ["unknown", "left"].contains(&word) {
@@ -197,8 +194,7 @@ impl Turn {
     }
 
     fn leave(&mut self, ids: &[String], memory: &Memory) -> Option<Answer> {
-        let lasts = Lasts { left: memory.longest, token: memory.token };
-        self.restore(memory, &Seat::default(), memory.pace, lasts);
+        self.restore(memory, &Seat::default(), memory.pace, 0);
         for id in ids {
             self.give_up(id);
         }

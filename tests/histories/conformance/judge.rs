@@ -297,7 +297,7 @@ impl<'a> Judge<'a> {
 
     /// What the state of its acquire asks for.
     pub fn as_before(&mut self, asked: &Asked) {
-        let id = asked.text(if asked.verb == "heartbeat" { 6 } else { 0 });
+        let id = asked.text(if asked.verb == "heartbeat" { 5 } else { 0 });
         let holds = self.ledger.acquires.get(&id).is_some_and(|acquire| acquire.holds);
         let lease = Duration::from_micros(self.ledger.terms.lease);
         match &*asked.verb {

@@ -155,7 +155,7 @@ impl Ledger {
             "acquire" => 13..=13,
             "renew" => 10..=10,
             "release" => 3..=3,
-            "heartbeat" => 7..=22,
+            "heartbeat" => 6..=21,
             "leave" => 2..=101,
             _ => return must(false, SCRIPTS, || format!("it sends another script, by {}", asked.verb)),
         };
@@ -184,7 +184,7 @@ impl Ledger {
         let (can_wait, full) = (self.terms.can("waits"), self.terms.can("full"));
         let rule = if can_wait { "All its requests carry `as_claim` 1" } else { "acquire CLIENT.N 0 1 LEASE LEASE 0" };
         must(asked.text(2) == "1" || (full && asked.text(2) == "0"), rule, || "`as_claim` is not 1".into())?;
-        self.spans(asked, 3)?;
+        self.spans(asked, 3, "lease_us")?;
         self.channel(asked, 7, client)?;
         let secret = &asked.args[8];
         let hidden = secret.len() >= RANDOM || (secret.is_empty() && !self.terms.can("pushes"));
@@ -209,14 +209,14 @@ impl Ledger {
     }
 
     fn heartbeat(&self, asked: &Asked) -> Verdict {
-        self.spans(asked, 1)?;
-        let ids: Vec<String> = (6..asked.args.len()).map(|nth| asked.text(nth)).collect();
+        self.spans(asked, 1, "liveness_us")?;
+        let ids: Vec<String> = (5..asked.args.len()).map(|nth| asked.text(nth)).collect();
         let rule = "the IDs of waiters with a ticket, in the order of their tickets: at least one";
         let tickets: Vec<Option<u64>> = ids.iter().map(|id| self.acquires.get(id).map(|its| its.ticket)).collect();
         let queued = tickets.iter().all(|ticket| ticket.is_some_and(|ticket| ticket > 0)) && tickets.is_sorted();
         must(queued, rule, || format!("the tickets of {ids:?} are {tickets:?}"))?;
         ids.iter().try_for_each(|id| self.goes_on(id))?;
-        self.memory(asked, 5, &ids)
+        self.memory(asked, 4, &ids)
     }
 
     fn renew(&self, asked: &Asked) -> Verdict {
@@ -268,8 +268,8 @@ impl Ledger {
         must(!over, OVER, || format!("{id} is over, or was never asked for"))
     }
 
-    /// From the lease on to the interval of heartbeats.
-    fn spans(&self, asked: &Asked, at: usize) -> Verdict {
+    /// From the lease or the liveness on to the interval of heartbeats.
+    fn spans(&self, asked: &Asked, at: usize, first: &str) -> Verdict {
         let Terms { lease, liveness, buffer, .. } = self.terms;
         // The smallest client has only a lease.
         let (liveness, buffer) = if self.terms.can("waits") { (liveness, buffer) } else { (lease, 0) };
@@ -279,7 +279,8 @@ impl Ledger {
             (buffer, "what the server adds to that"),
             (liveness / 3, "the interval of the client's heartbeats: a third of the liveness, of a try too"),
         ];
-        all.iter().zip(at..).try_for_each(|(&(span, rule), nth)| number(asked, nth, span, rule))
+        let from = usize::from(first != "lease_us");
+        all[from..].iter().zip(at..).try_for_each(|(&(span, rule), nth)| number(asked, nth, span, rule))
     }
 
     fn channel(&self, asked: &Asked, nth: usize, client: &str) -> Verdict {

@@ -58,15 +58,15 @@ pub fn encode(request: &Request) -> Encoded {
         let about = about(id);
         texts(vec![about.channel, about.secret, about.label, about.owner])
     };
-    let spans = |terms: &Terms| numbers(&[terms.lease, terms.liveness, terms.buffer, terms.heartbeat]);
+    let session = |terms: &Terms| numbers(&[terms.liveness, terms.buffer, terms.heartbeat]);
     let id = |id: &str| texts(vec![id.to_owned()]);
     match request {
         Request::Acquire { id: name, room, claim, terms, memory, seat } => {
-            let wanted = numbers(&[*room, u64::from(*claim)]);
-            ("acquire", [id(name), wanted, spans(terms), people(name), vec![packed(memory), sealed(seat)]].concat())
+            let wanted = numbers(&[*room, u64::from(*claim), terms.lease]);
+            ("acquire", [id(name), wanted, session(terms), people(name), vec![packed(memory), sealed(seat)]].concat())
         }
         Request::Heartbeat { client, terms, ids, memory } => {
-            ("heartbeat", [id(client), spans(terms), vec![packed(memory)], texts(ids.clone())].concat())
+            ("heartbeat", [id(client), session(terms), vec![packed(memory)], texts(ids.clone())].concat())
         }
         Request::Renew { id: name, seat, left, terms, memory } => {
             let spans = numbers(&[terms.lease, *left, terms.liveness]);

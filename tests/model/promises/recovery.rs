@@ -27,12 +27,13 @@ impl Witness {
             // The release of the last lease ends the wait for it.
             let gives_back =
                 matches!(turn.request, Request::Release { seat, .. } if seat.token >= known.max(memory.token));
-            let (left, token) = match turn.request {
-                Request::Renew { left, .. } => (*left, seat.token),
-                Request::Acquire { terms, .. } => (memory.longest.max(terms.lease), memory.token),
-                _ => (memory.longest, memory.token),
+            let asks = match turn.request {
+                Request::Renew { left, .. } => *left,
+                Request::Acquire { terms, .. } => terms.lease,
+                _ => 0,
             };
-            let left = if token < known || gives_back { 0 } else { left };
+            let left =
+                if memory.token.max(seat.token) + 1 < known || gives_back { 0 } else { asks.max(memory.longest) };
             let least = after.state.seen + (3 * memory.pace.max(turn.request.own_pace())).max(left);
             ensure!(after.state.epoch > memory.epoch, "the loss went unnoticed");
             ensure!(after.state.recover_until >= least, "the recovery ends before {least}");

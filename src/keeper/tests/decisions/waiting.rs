@@ -69,18 +69,6 @@ fn one_heartbeat_speaks_for_all_and_names_the_first_sixteen() {
     assert_eq!(machine.next_due(), Some(at(6.0 + 3.0)));
 }
 
-/// Its acquire may be granted, and all data be lost, before the heartbeat is executed.
-#[test]
-fn a_heartbeat_counts_a_lease_that_was_asked_for_without_an_answer() {
-    for longer in [20.0, 60.0] {
-        let mut machine = waiting(LockOptions::new().lease(seconds(30.0)), 0, seconds(30.0));
-        let (_, another) = start(LockOptions::new().lease(seconds(longer)));
-        acquire_sends(&mut machine, 1.0, &another, 2);
-        let Request::Heartbeat(HeartbeatRequest { lease, .. }) = tick_sends(&mut machine, 3.4).1 else { panic!() };
-        assert_eq!(lease, seconds(longer.max(30.0)));
-    }
-}
-
 #[test]
 fn forgotten_waiters_re_enter_in_order_as_there_is_room() {
     let (mut machine, mut open) = many_return(100, 64);

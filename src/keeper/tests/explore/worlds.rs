@@ -105,20 +105,29 @@ fn every_state_of_larger_worlds_keeps_the_promises() {
     explore_chosen(worlds);
 }
 
-/// `make model` found it in "3 waiters of 2 clients, all data lost". A step: J0 client 0 joins, T a tick, R0 a round trip of
-/// client 0, C0 it connects, D00 its guard 0 is dropped, P00 message 0 to it arrives, F the data is lost.
+/// `make model` found them in "3 waiters of 2 clients, all data lost". A step: J0 client 0 joins, T a tick, R0 a round trip
+/// of client 0, C0 it connects, D00 its guard 0 is dropped, P00 message 0 to it arrives, F the data is lost.
 ///
-/// The last claim ends, so the lock has neither lease nor queue and `longest` is 0. Client 1 is told that, and sends an
-/// acquire and then a heartbeat with this memory. The acquire is granted, all data is lost, and the heartbeat opens a
-/// recovery: it must count the lease for which its client has asked.
+/// The last claim ends, so the lock has neither lease nor queue. Client 1 is told that, and sends an acquire and then,
+/// with this memory, a heartbeat; or the confirmation of a claim that is over. The acquire is granted, all data is lost,
+/// and the request behind it opens a recovery, which must last for as long as the new lease.
 #[test]
 fn leases_of_before_a_loss_exclude_each_other() {
-    let path = "
+    let with_a_heartbeat = "
         J0 T T T T J1 C1 J0 C0 T R0 R1 R1 R0 T R1 R0 R0 T R1 R0 R0 T R1 R0 R0 T R1 R0 R0 R0 T R1 R0 T R1 R0
         R0 T R0 R1 R0 T R0 R0 T R1 R0 R0 T R0 R1 R0 T R0 R0 R0 R0 R1 T R1 T R1 R1 R0 R0 T R1 R0 R0 T R0 R0 T
         R1 R0 R0 T R0 R0 R1 T R0 R0 R0 D00 R1 R1 T R0 R0 T R1 P10 R0 R0 T R1 R1 R1 R1 T R0 P00 T R0 R1 P10
         R0 T R1 R1 R1 R0 R0 R0 F R1 T T R0 R0 R0
     ";
+    let with_a_renewal = "
+        J0 T T T T J1 C1 C0 T J0 R0 R1 T R1 R1 R0 R0 T R1 R0 R0 T R1 R0 R0 T R1 R0 R0 R0 T R1 R0 T R1 D00 R0
+        R0 T R0 R0 T R1 P10 R0 R0 T R1 R1 T R1 R1 R1 R0 P00 T R0 R0 T R1 P10 R0 R0 R0 T R1 R1 R1 R1 T R0 P00
+        T R0 R1 R0 T R1 R1 P10 R1 R1 R0 R0 R0 F R1 T T R0 R0 R0
+    ";
+    [with_a_heartbeat, with_a_renewal].into_iter().for_each(follow);
+}
+
+fn follow(path: &str) {
     let explored = Explored::new(&[2, 1], true, Budget { flushes: 1, ..NONE });
     let mut state = explored.init_states().remove(0);
     for step in path.split_whitespace() {
