@@ -31,7 +31,8 @@ local newest = seat_token > 0 and (seat_token >= token or holder == id) -- no la
 word = gave_up or word
 if believed and newest and now < recover_until then
   -- The recovery waited for this lease. What remains is the time for the waiters to return to their places.
-  token = max(token, seat_token + 2) -- one more than to pass it over: whoever returns learns that it is over
+  -- As after a later grant, also for those who have heard of a break: nobody who returns waits for this lease again.
+  token = max(token, seat_token + 1) + 2
   stamp = max(stamp, token)
   -- include cut_short
   -- A state that is older than the lease may have its place in the queue.

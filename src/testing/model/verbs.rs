@@ -182,7 +182,7 @@ impl Turn {
         let mut word = self.give_up(id);
         if believed && newest && self.recovering() {
             // The recovery waited for this lease. What remains of it gives the waiters time to return.
-            self.pass_over(token + 1);
+            self.pass_over(self.lock.state.token.max(token + 1) + 1);
             self.end_wait_for_leases();
             // A state that is older than the lease may have its place in the queue.
             if ["unknown", "left"].contains(&word) {
