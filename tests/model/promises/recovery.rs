@@ -24,9 +24,9 @@ impl Witness {
         let held = before.lease.as_ref().and_then(|(holder, _)| before.entries.get(holder));
         if shows_a_loss && !self.partial {
             let known = before.state.token.max(held.map_or(0, |held| held.token));
-            // The release of the last lease ends the wait for it.
+            // The release of the last lease ends the wait for it. To break it has taken one token.
             let gives_back =
-                matches!(turn.request, Request::Release { seat, .. } if seat.token >= known.max(memory.token));
+                matches!(turn.request, Request::Release { seat, .. } if seat.token + 1 >= known.max(memory.token));
             let asks = match turn.request {
                 Request::Renew { left, .. } => *left,
                 Request::Acquire { terms, .. } => terms.lease,
