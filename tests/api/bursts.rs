@@ -51,9 +51,16 @@ fn scripts_about(monitor: &mut Monitor, name: &str) -> Vec<bool> {
     scripts.map(|line| line.contains(&format!("fairlock:{{{name}"))).collect()
 }
 
+/// In a cluster the first request about a lock waits for a subscription.
+async fn alone() -> (RedisServer, Client) {
+    let server = RedisServer::builder().alone().start();
+    let client = soon(Client::connect(&server.url())).await.unwrap();
+    (server, client)
+}
+
 #[tokio::test]
 async fn renewals_and_releases_are_executed_before_the_acquires_that_wait() {
-    let (server, client) = server_and_client().await;
+    let (server, client) = alone().await;
     let mut kept = Vec::new();
     for number in 0..6 {
         let lock = client.lock_with(&format!("held {number}"), quiet()).unwrap();
@@ -138,7 +145,7 @@ async fn least_left_of_leases_next_to(all: usize) -> Duration {
 #[tokio::test]
 async fn acquires_that_are_given_up_before_they_are_sent_are_not_sent() {
     for (futures, at_once) in [(BURST, BURST), (4 * BURST, 1)] {
-        let (server, client) = server_and_client().await;
+        let (server, client) = alone().await;
         let mut monitor = Monitor::start(&server);
         server.stop();
         for _ in 0..futures / at_once {

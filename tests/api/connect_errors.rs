@@ -222,7 +222,7 @@ async fn the_one_sentinel_that_answers_is_enough() {
 /// A program that has a client of the crate redis names its server once.
 #[tokio::test]
 async fn the_settings_of_a_client_of_the_redis_crate_are_enough() {
-    let server = RedisServer::start();
+    let server = RedisServer::builder().alone().start(); // a cluster has one database
     let admin = redis::Client::open(server.admin_url()).unwrap();
     let mut raw = admin.get_connection().unwrap();
     let rights: Vec<&str> = known_rules("on >pass@word ~* &* +@all").collect();
