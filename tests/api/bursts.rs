@@ -54,7 +54,7 @@ fn scripts_about(monitor: &mut Monitor, name: &str) -> Vec<bool> {
 /// In a cluster the first request about a lock waits for a subscription.
 async fn alone() -> (RedisServer, Client) {
     let server = RedisServer::builder().alone().start();
-    let client = soon(Client::connect(&server.url())).await.unwrap();
+    let client = connect(&server).await;
     (server, client)
 }
 

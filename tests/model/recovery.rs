@@ -14,6 +14,13 @@ fn waits_for_the_holder(scene: &mut Scene, waiter: &mut Client, holder: &mut Cli
     assert_eq!(scene.renew(holder).word, "renewed");
 }
 
+/// The waiter hears of its grant and confirms it. Returns when.
+fn takes_its_turn(scene: &mut Scene, waiter: &mut Client) -> u64 {
+    scene.heartbeat(waiter);
+    assert_eq!(scene.renew(waiter).word, "renewed");
+    scene.now
+}
+
 /// The release was executed and its answer lost. Before it is repeated the lock is granted again, and the server loses
 /// its data. The holder, which was connected all the time, renews every third of its lease.
 #[test]
@@ -24,9 +31,7 @@ fn release_repeated_after_a_flush_leaves_the_lock_to_its_holder() {
     scene.renew(&mut first);
     let release = first.release(scene.now, 0);
     scene.execute(&release);
-    scene.heartbeat(&mut holder);
-    assert_eq!(scene.renew(&mut holder).word, "renewed");
-    let renewed = scene.now;
+    let renewed = takes_its_turn(&mut scene, &mut holder);
 
     scene.pass(1000);
     scene.flush();
@@ -49,9 +54,7 @@ fn saved_before_a_grant(
     scene.acquire(waiter);
     let saved = scene.save();
     scene.release(first);
-    scene.heartbeat(holder);
-    assert_eq!(scene.renew(holder).word, "renewed");
-    let renewed = scene.now;
+    let renewed = takes_its_turn(scene, holder);
     scene.pass(1000);
     scene.heartbeat(waiter);
     (saved, renewed)
@@ -86,9 +89,7 @@ fn late_release_after_a_rollback_leaves_the_lock_to_its_holder() {
     scene.acquire(&mut waiter);
     let release = first.release(scene.now, 0);
     scene.execute(&release);
-    scene.heartbeat(&mut holder);
-    assert_eq!(scene.renew(&mut holder).word, "renewed");
-    let renewed = scene.now;
+    let renewed = takes_its_turn(&mut scene, &mut holder);
 
     scene.restore(&saved);
     let again = first.give_back(scene.now, 0);
