@@ -11,11 +11,11 @@ lease_us, left_us, liveness_us = tonumber(lease_us), tonumber(left_us), tonumber
 -- include asker: id → client
 -- include known: memory, seat → known_…, seat_…
 -- include begin
-local own_pace, still_left_us = known_pace, left_us
+local own_pace = known_pace
 -- include restore: known_…, seat_…, own_pace, left_us → believed
 
 local word, told = 'lost', {}
-if lapsed == id and found_token == seat_token and still_left_us > 0 and now >= recover_until
+if lapsed == id and found_token == seat_token and left_us > 0 and now >= recover_until
   and broken == 0 and cut == 0 then
   -- The server has forgotten a renewal, or its clock has jumped: the holder's own clock counts, because nobody was
   -- granted the lock since.
@@ -27,12 +27,12 @@ if mine and broken == 1 then
 elseif mine and cut == 0 then
   word = 'renewed'
   holder_end, claim = max(holder_end, now + lease_us), 0
-elseif believed and now < recover_until and still_left_us > 0 and token <= seat_token
+elseif believed and now < recover_until and left_us > 0 and token <= seat_token
   and (holder == '' or holder == id or holder_token < seat_token) then
   -- Nothing was granted since. The state found is older: it has an earlier lease, or the id's own place in the queue.
   word = 'renewed'
   if waiting > 0 and call('ZSCORE', waiters, id) then leaving[1], leaving[id], waiting = id, true, waiting - 1 end
-  holder, holder_end, holder_token, holder_ticket = id, now + still_left_us, seat_token, seat_ticket
+  holder, holder_end, holder_token, holder_ticket = id, now + left_us, seat_token, seat_ticket
   token, broken, cut, claim = seat_token, 0, 0, 0
   fields[1], fields[2] = id, cmsgpack.pack({lease_us, liveness_us, channel, secret, label, owner})
 end

@@ -136,7 +136,7 @@ local own_pace, left_us = heartbeat_us, 0
 -- restore: what a client knows shows whether the server lost data. The table is in lua/README.md.
 -- NEEDS: memory known_epoch known_stamp known_token known_pace seat_epoch seat_ticket seat_token
 -- NEEDS: known_longest own_pace left_us raw now
--- SETS: highest believed left_us stamp token epoch recover_from recover_until recover_pace longest holder_end cut
+-- SETS: highest believed stamp token epoch recover_from recover_until recover_pace longest holder_end cut
 -- `left_us`: how long a lease may last that the client asks for, or has, beside those that it was told of;
 -- `own_pace`: the client's own heartbeat interval.
 local highest = max(known_epoch, known_stamp, known_token, seat_epoch, seat_ticket, seat_token)
@@ -153,7 +153,7 @@ if believed then
   local anew, returns = older and not rollback and recover_until == 0, older and now < recover_until
   stamp = max(stamp, highest)
   -- What was granted before `token` is over; but one above may be a token that was passed over.
-  left_us = max(known_token, seat_token) + 1 < token and 0 or max(left_us, known_longest)
+  local lasts_us = max(known_token, seat_token) + 1 < token and 0 or max(left_us, known_longest)
   if rollback or anew then
     stamp = max(raw, stamp + 1)
     epoch = stamp
@@ -162,8 +162,8 @@ if believed then
   if rollback or anew or returns then
     -- Every waiter needs the time to notice the loss: the slowest sends one heartbeat per pace. A client that returns
     -- later may know of a slower waiter, or of a longer lease, than the one that opened the recovery.
-    recover_pace, longest = max(recover_pace, known_pace, own_pace), max(longest, left_us)
-    recover_until = max(recover_until, recover_from + max(3 * recover_pace, left_us))
+    recover_pace, longest = max(recover_pace, known_pace, own_pace), max(longest, lasts_us)
+    recover_until = max(recover_until, recover_from + max(3 * recover_pace, lasts_us))
   end
   if now < recover_until then
     -- A lease from before the loss may be long over, and so is one that is older than a grant of which a client

@@ -137,11 +137,11 @@ if lost then
   waiting, found_waiting, live_until, broken, cut, claim = 0, 0, 0, 0, 0, 0
   holder, holder_end, found_holder, lapsed = '', 0, '', ''
 end
-local own_pace, still_left_us = known_pace, left_us
+local own_pace = known_pace
 -- restore: what a client knows shows whether the server lost data. The table is in lua/README.md.
 -- NEEDS: memory known_epoch known_stamp known_token known_pace seat_epoch seat_ticket seat_token
 -- NEEDS: known_longest own_pace left_us raw now
--- SETS: highest believed left_us stamp token epoch recover_from recover_until recover_pace longest holder_end cut
+-- SETS: highest believed stamp token epoch recover_from recover_until recover_pace longest holder_end cut
 -- `left_us`: how long a lease may last that the client asks for, or has, beside those that it was told of;
 -- `own_pace`: the client's own heartbeat interval.
 local highest = max(known_epoch, known_stamp, known_token, seat_epoch, seat_ticket, seat_token)
@@ -158,7 +158,7 @@ if believed then
   local anew, returns = older and not rollback and recover_until == 0, older and now < recover_until
   stamp = max(stamp, highest)
   -- What was granted before `token` is over; but one above may be a token that was passed over.
-  left_us = max(known_token, seat_token) + 1 < token and 0 or max(left_us, known_longest)
+  local lasts_us = max(known_token, seat_token) + 1 < token and 0 or max(left_us, known_longest)
   if rollback or anew then
     stamp = max(raw, stamp + 1)
     epoch = stamp
@@ -167,8 +167,8 @@ if believed then
   if rollback or anew or returns then
     -- Every waiter needs the time to notice the loss: the slowest sends one heartbeat per pace. A client that returns
     -- later may know of a slower waiter, or of a longer lease, than the one that opened the recovery.
-    recover_pace, longest = max(recover_pace, known_pace, own_pace), max(longest, left_us)
-    recover_until = max(recover_until, recover_from + max(3 * recover_pace, left_us))
+    recover_pace, longest = max(recover_pace, known_pace, own_pace), max(longest, lasts_us)
+    recover_until = max(recover_until, recover_from + max(3 * recover_pace, lasts_us))
   end
   if now < recover_until then
     -- A lease from before the loss may be long over, and so is one that is older than a grant of which a client
@@ -182,7 +182,7 @@ if believed then
 end
 
 local word, told = 'lost', {}
-if lapsed == id and found_token == seat_token and still_left_us > 0 and now >= recover_until
+if lapsed == id and found_token == seat_token and left_us > 0 and now >= recover_until
   and broken == 0 and cut == 0 then
   -- The server has forgotten a renewal, or its clock has jumped: the holder's own clock counts, because nobody was
   -- granted the lock since.
@@ -194,12 +194,12 @@ if mine and broken == 1 then
 elseif mine and cut == 0 then
   word = 'renewed'
   holder_end, claim = max(holder_end, now + lease_us), 0
-elseif believed and now < recover_until and still_left_us > 0 and token <= seat_token
+elseif believed and now < recover_until and left_us > 0 and token <= seat_token
   and (holder == '' or holder == id or holder_token < seat_token) then
   -- Nothing was granted since. The state found is older: it has an earlier lease, or the id's own place in the queue.
   word = 'renewed'
   if waiting > 0 and call('ZSCORE', waiters, id) then leaving[1], leaving[id], waiting = id, true, waiting - 1 end
-  holder, holder_end, holder_token, holder_ticket = id, now + still_left_us, seat_token, seat_ticket
+  holder, holder_end, holder_token, holder_ticket = id, now + left_us, seat_token, seat_ticket
   token, broken, cut, claim = seat_token, 0, 0, 0
   fields[1], fields[2] = id, cmsgpack.pack({lease_us, liveness_us, channel, secret, label, owner})
 end
