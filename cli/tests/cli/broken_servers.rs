@@ -137,7 +137,7 @@ fn looks(server: Server) -> Vec<Call> {
 
 #[test]
 fn a_server_that_does_not_serve_is_a_failure_with_a_message() {
-    let (full, held, replica, busy) = (Redis::start(), Redis::start(), Redis::start(), Redis::start());
+    let (full, held, replica, busy) = (Redis::start(), Redis::start(), Redis::alone(), Redis::start());
     let _holders = [hold(&held, "x", "holder"), hold(&busy, "x", "holder")];
     tell(&full, &["CONFIG", "SET", "maxmemory", "1"]);
     tell(&held, &["CONFIG", "SET", "maxmemory", "1"]);
@@ -200,7 +200,8 @@ fn a_server_that_goes_away_during_the_wait_is_a_failure_with_a_message() {
     let away: [(_, Away); 3] =
         [("killed", |redis| redis.kill()), ("hung", |redis| redis.stop()), ("read-only", read_only)];
     let servers = away.map(|(what, away)| {
-        let (redis, holder) = Redis::held("holder");
+        let redis = if what == "read-only" { Redis::alone() } else { Redis::start() };
+        let holder = hold(&redis, "x", "holder");
         let run = |options: &[&str]| redis.run("x", options, "echo it ran");
         // Long enough for what is set up here, on a busy machine too.
         let waiters = [run(&["-q", "-w", "15s", "-E", "0"]), run(&["-w", "15s", "-a", "y"])];

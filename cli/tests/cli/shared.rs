@@ -46,6 +46,11 @@ impl Redis {
         Self(RedisServer::builder().more_rights(RIGHTS_TO_LOOK).start())
     }
 
+    /// One that can be made a replica: a node of a cluster refuses that.
+    pub(crate) fn alone() -> Self {
+        Self(RedisServer::builder().alone().more_rights(RIGHTS_TO_LOOK).start())
+    }
+
     /// A server whose lock `x` is held under this label.
     pub(crate) fn held(label: &str) -> (Self, Process) {
         let redis = Self::start();

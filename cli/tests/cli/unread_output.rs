@@ -104,48 +104,41 @@ enum Stuck {
     Unread,
 }
 
-/// Runs a command that fills a terminal, lets the terminal get stuck, and passes the process ids of command and
-/// fairlock to `fault`.
-fn at_a_stuck_terminal(redis: &Redis, stuck: Stuck, fault: impl FnOnce(u32, u32)) {
-    let mut terminal = Terminal::open(&[("REDIS_URL", &redis.url())]);
-    let fill = "trap \"\" TERM INT; echo pid $$; while :; do echo; done";
-    let command = terminal.enter_for("pid ", &format!("$F run x --lease 10s --kill-after 1h -- sh -c '{fill}'"));
-    let fairlock = parent(parent(command));
-    let _closed = match stuck {
-        Stuck::CtrlS => {
-            terminal.stop_output();
-            None
-        }
-        Stuck::Unread => Some(terminal.close_eyes()),
-    };
-    terminal.await_stuck();
-    fault(command, fairlock);
-    await_death(command);
-    await_death(fairlock);
+/// Runs a command that fills a terminal, lets the terminal get stuck, and passes the process id of fairlock to `fault`:
+/// the command is dead before the next one is granted the lock.
+fn at_a_stuck_terminal(fault: impl Fn(&Redis, u32)) {
+    for stuck in [Stuck::CtrlS, Stuck::Unread] {
+        let redis = Redis::start();
+        let mut terminal = Terminal::open(&[("REDIS_URL", &redis.url())]);
+        let fill = "trap \"\" TERM INT; echo pid $$; while :; do echo; done";
+        let command = terminal.enter_for("pid ", &format!("$F run x --lease 10s --kill-after 1h -- sh -c '{fill}'"));
+        let fairlock = parent(parent(command));
+        let _closed = match stuck {
+            Stuck::CtrlS => {
+                terminal.stop_output();
+                None
+            }
+            Stuck::Unread => Some(terminal.close_eyes()),
+        };
+        terminal.await_stuck();
+        let witness = witness(&redis, "x", command);
+        fault(&redis, fairlock);
+        assert_eq!(witness.line(), "dead", "{stuck:?}");
+        await_death(command);
+        await_death(fairlock);
+    }
 }
 
 #[test]
 fn at_a_stuck_terminal_the_command_of_a_killed_fairlock_is_dead_before_the_next_grant() {
-    for stuck in [Stuck::CtrlS, Stuck::Unread] {
-        let redis = Redis::start();
-        at_a_stuck_terminal(&redis, stuck, |command, fairlock| {
-            let witness = witness(&redis, "x", command);
-            signal(fairlock, Signal::KILL);
-            assert_eq!(witness.line(), "dead", "{stuck:?}");
-        });
-    }
+    at_a_stuck_terminal(|_, fairlock| signal(fairlock, Signal::KILL));
 }
 
 #[test]
 fn at_a_stuck_terminal_the_command_is_dead_before_the_next_grant_when_its_lease_is_lost() {
-    for stuck in [Stuck::CtrlS, Stuck::Unread] {
-        let redis = Redis::start();
-        at_a_stuck_terminal(&redis, stuck, |command, fairlock| {
-            let witness = witness(&redis, "x", command);
-            redis.stop();
-            await_death(fairlock);
-            redis.cont();
-            assert_eq!(witness.line(), "dead", "{stuck:?}");
-        });
-    }
+    at_a_stuck_terminal(|redis, fairlock| {
+        redis.stop();
+        await_death(fairlock);
+        redis.cont();
+    });
 }
