@@ -126,7 +126,9 @@ impl LockMachine {
         };
         let longest = spec.max_hold.map(|longest| lease.granted + longest);
         match renew_at {
-            Some(at) if longest.is_none_or(|longest| at < longest) => core.timers.set(Timer::Renew(id), at),
+            Some(at) if longest.is_none_or(|longest| at.max(core.now) < longest) => {
+                core.timers.set(Timer::Renew(id), at)
+            }
             _ => core.timers.clear(&Timer::Renew(id)),
         }
     }
