@@ -72,6 +72,7 @@ pub(super) struct Link {
 #[derive(Clone, Debug)]
 pub(super) struct Acquire {
     pub(super) lock: usize,
+    pub(super) lease: Duration,
     pub(super) mode: Mode,
     pub(super) ticket: Option<u64>,
     /// By when it must be resolved, once the keeper knows of it.
@@ -107,6 +108,8 @@ pub(super) struct Guard {
     pub(super) basis: Option<Basis>,
     /// How many losses of data there had been when it was granted.
     pub(super) era: u32,
+    /// The first stamp whose hearers know of so long a lease.
+    pub(super) since: u64,
 }
 
 impl Guard {
@@ -309,6 +312,7 @@ impl Client {
                     taken,
                     basis,
                     era,
+                    since: ticket.get(),
                 };
                 self.guards.insert(id, guard);
             }
@@ -322,6 +326,9 @@ impl Client {
                         return Err(format!("{}.{id} is prolonged, and replicas do not know", self.name));
                     }
                     guard.deadline = guard.deadline.max(deadline);
+                    if guard.deadline > local + guard.spec.lease {
+                        guard.since = u64::MAX; // It was extended, and a renewal gives no stamp.
+                    }
                     guard.tell_by = tell_by(&guard.spec, local, guard.deadline);
                     guard.basis = guard.basis.map(|_| basis);
                 }

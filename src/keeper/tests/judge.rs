@@ -121,13 +121,17 @@ impl World {
             lock.entries.get(id).filter(|held| held.cut).map(|held| held.token)
         };
         let after = &self.server.locks[executed.lock].1;
-        if let Some(token) = cut(after).filter(|_| cut(before).is_none() && before.state.epoch == after.state.epoch) {
+        let top = self.server.tokens[executed.lock];
+        // Or has released it, which ends the recovery and what the holder had.
+        let released = executed.words.as_ref().is_some_and(|words| words.highest >= top) && after.lease.is_none();
+        let ended = granted(before).filter(|(_, token)| released && *token < top).map(|(_, token)| token);
+        let is_new = cut(before).is_none() && before.state.epoch == after.state.epoch;
+        if let Some(token) = cut(after).filter(|_| is_new).or(ended) {
             self.server.basis.generation += 1;
             self.server.forced.insert(token);
         }
         let after = &self.server.locks[executed.lock].1;
         let Some((id, token)) = granted(after).filter(|grant| granted(before).as_ref() != Some(grant)) else { return };
-        let top = self.server.tokens[executed.lock];
         // A holder that re-asserts itself after a loss has the token that it had.
         let restored =
             token <= top && after.state.epoch != before.state.epoch || after.state.seen < after.state.recover_until;

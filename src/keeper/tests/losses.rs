@@ -3,17 +3,19 @@
 //! * I1: nobody is granted a lock while another believes in a lease from before the loss,
 //! * I2 and I7: a waiter that waited before the loss and stayed in touch with the server is served before later ones.
 //!
-//! There are two exceptions.
+//! There are three exceptions.
 //! * A stranger speaks first: a client that had no answer under the lost data, or only answers that the server still
 //!   knows. The server cannot tell that it lost anything, and grants the lock as if it were new. After the next loss
 //!   the stranger's lease may come back, and before it the older one. A waiter whose place the server still knows may
 //!   be such a stranger: it knows nothing newer, and is granted the lock where a lost renewal would have kept it.
 //! * A waiter's heartbeats are rarer than those of which the returned clients know: it came after their last answers.
+//! * A lease is longer than those of which the returned clients know, or for which they ask: its holder came after their
+//!   last answers, or extended it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::clients::Client;
+use super::clients::{Client, Guard};
 use super::model::Lock;
 use super::server::{Executed, Words};
 use super::world::{MS, World};
@@ -48,10 +50,14 @@ pub(super) struct Past {
     pub(super) epoch: u64,
     /// No client has told the server of the data before the last loss.
     pub(super) unspoken: bool,
-    /// The eras in which a stranger spoke first.
+    /// The eras in which a stranger spoke first, or in which nobody who came back knew of so long a lease.
     pub(super) strangers: BTreeSet<u32>,
     /// How long waiters are to be given to return, by all clients that have returned themselves; in ns.
     pub(super) asked: u64,
+    /// The highest stamp of which a client knew that has returned.
+    pub(super) heard: u64,
+    /// When the longest lease ends of which such a client knew, or for which it asks; in ns.
+    pub(super) waited_for: u64,
 }
 
 impl World {
@@ -68,6 +74,7 @@ impl World {
         server.locks = instead;
         for ((_, lock), past) in server.locks.iter().zip(&mut server.pasts) {
             past.asked = 3 * 1000 * lock.state.pace;
+            (past.heard, past.waited_for) = (0, 0);
         }
         let (now, well) = (self.now, self.is_well());
         self.clients.iter_mut().for_each(|client| client.in_touch = well && client.is_prompt(now));
@@ -100,6 +107,10 @@ impl World {
             && state.seen < state.recover_until
         {
             past.asked = past.asked.max(words.asked);
+            let its = self.clients[index].acquires.values().filter(|its| its.known && its.lock == executed.lock);
+            let longest = its.map(|its| its.lease.as_nanos() as u64).fold(words.longest, u64::max);
+            past.heard = past.heard.max(words.highest);
+            past.waited_for = past.waited_for.max(self.now + longest);
         }
         if let Some(words) = words {
             let is_news = words.epoch == past.epoch && is_new_to_server(words.highest);
@@ -111,8 +122,15 @@ impl World {
         // An operator's request brings less than its client knows, so it counts what that one knows.
         let known = self.clients[index].machine.locks.get(&keys.name).and_then(|lock| lock.known.stamp);
         let knows_more = known.is_some_and(|stamp| is_new_to_server(stamp.get()));
-        if past.unspoken && state.grants > before.grants && !knows_more {
-            past.strangers.insert(self.server.basis.era);
+        let era = self.server.basis.era;
+        let is_unknown = |client: &Client, guard: &Guard| {
+            let before = guard.lock == executed.lock && guard.basis.is_some_and(|of| of.era < era);
+            let known = past.heard >= guard.since || past.waited_for >= client.when(guard.deadline);
+            before && guard.is_believed(client.clock(self.now)) && !known && past.waited_for > 0
+        };
+        let is_unknown = self.clients.iter().any(|client| client.guards.values().any(|its| is_unknown(client, its)));
+        if state.grants > before.grants && (is_unknown || past.unspoken && !knows_more) {
+            past.strangers.insert(era);
         }
     }
 

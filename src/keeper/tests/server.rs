@@ -60,6 +60,8 @@ pub(super) struct Words {
     pub(super) highest: u64,
     /// For how long it wants waiters to be able to return; in ns.
     pub(super) asked: u64,
+    /// The longest lease that it tells of, in ns.
+    pub(super) longest: u64,
     /// Whether it is about a place or a lease: such a request opens a recovery if the server does not know it.
     pub(super) returns: bool,
 }
@@ -71,7 +73,8 @@ impl Words {
         let returns = matches!(request, Request::Acquire { .. } | Request::Renew { .. });
         let asked = 1000 * 3 * memory.pace.max(request.own_pace());
         let epoch = if memory.is_strangers() { 0 } else { memory.epoch.max(seat.epoch) };
-        Some(Self { epoch, highest: memory.highest().max(seat.highest()), asked, returns })
+        let (highest, longest) = (memory.highest().max(seat.highest()), 1000 * memory.longest);
+        Some(Self { epoch, highest, asked, longest, returns })
     }
 }
 

@@ -383,7 +383,7 @@ impl super::clients::Client {
         if self.ending || !self.alive {
             return None;
         }
-        let id = Id(self.take_number());
+        let (id, lease) = (Id(self.take_number()), spec.lease);
         let called = if self.ever { Time(BOOT_NS) } else { self.clock(now) };
         // As the model of the server makes them up.
         let id_on_wire = WireId::new(&self.name, id);
@@ -392,7 +392,7 @@ impl super::clients::Client {
         let timeout_at = timeout.map(|timeout| called + timeout);
         let answer_by = (mode == Mode::Try).then_some(called + Duration::from_secs(5));
         let by = timeout_at.into_iter().chain(answer_by).min();
-        let acquire = Acquire { lock, mode, ticket: None, by, timeout: timeout_at, known: false, wanted: true };
+        let acquire = Acquire { lock, lease, mode, ticket: None, by, timeout: timeout_at, known: false, wanted: true };
         self.acquires.insert(id, acquire);
         self.say(now, Command::Acquire { id, asked: Asked { spec, about, mode, timeout, called } });
         Some(id)
