@@ -136,6 +136,11 @@ impl Node {
         valkey.or_else(|| Some(format!("Redis {}", self.info.get("redis_version")?)))
     }
 
+    /// Whether channels have rights there: not on Redis 6.0, which refuses a rule for them.
+    pub(crate) fn has_channel_rights(&self) -> bool {
+        !self.info.get("redis_version").is_some_and(|version| version.starts_with("6.0."))
+    }
+
     /// The major version, as commands know it: Valkey is a Redis 7.
     pub(crate) fn major(&self) -> Option<u32> {
         let own = self.info.get("valkey_version").or(self.info.get("redis_version"))?;

@@ -180,7 +180,7 @@ fn forbidden(node: &Node, results: &[(&Right, Tried)], prefix: &str) -> Option<F
         if any(tried) {
             not.push(format!("use the {what} {prefix}:*"));
         }
-        if any(tried) || is_hidden {
+        if any(tried) || is_hidden && (sign != '&' || node.has_channel_rights()) {
             rules.push(format!("{sign}{prefix}:*"));
         }
     }

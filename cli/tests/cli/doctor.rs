@@ -181,7 +181,9 @@ fn each_missing_right_is_told_with_the_rule_that_gives_it() {
 /// A user who is set up by hand often has no rights at all.
 #[test]
 fn a_user_without_rights_is_told_once_with_the_line_that_gives_them() {
-    let server = RedisServer::builder().plain().tcp().appendonly().user("bare", "on >pw resetchannels -@all").start();
+    // Redis 6.0 refuses rules for channels. It must be known for what it is, and then none are told.
+    let rules = format!("on >pw resetchannels -@all {}", if run::version() < (6, 2) { "+info" } else { "" });
+    let server = RedisServer::builder().plain().tcp().appendonly().user("bare", &rules).start();
     let url = format!("redis://bare:pw@127.0.0.1:{}/", server.port());
     let (code, report) = doctor(&url, &[]);
     let found = trouble(&report, "rights");
