@@ -1,12 +1,11 @@
-//! redis-py `Lock`, rslock, Redisson `RFairLock`, etcd `Mutex` and Curator `InterProcessMutex`: a function ported from
-//! each by the tables of `docs/coming-from.md`, and what only these locks have or get wrong. `tests/api` shows the rest.
+//! redis-py `Lock`, rslock, etcd `Mutex` and Curator `InterProcessMutex`: what only these locks have or get wrong, and a
+//! function ported from each of the last two by the tables of `docs/coming-from.md`. `tests/api` shows the rest.
 
 use std::{error::Error, time::Duration};
 
 use fairlock::{
     Client, LockOptions,
     compat::{is_locked_by_anyone, verify},
-    error::AcquireError,
 };
 use testkit::{
     Act, Proxy, RedisServer, SOON, Target, connect, eventually_async, keys_left, quiet, server_and_client, soon,
@@ -56,55 +55,10 @@ async fn a_dropped_guard_releases_and_blocks_no_runtime() {
 
 type Ported = Result<(), Box<dyn Error>>;
 
-#[test]
-fn ported_from_redis_py_lock() -> Ported {
-    fn work() {}
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).blocking()?;
-    let lock = client.lock_with("reports", LockOptions::new().lease(Duration::from_secs(60)).manual_renewal())?;
-    let guard = lock.acquire().timeout(Duration::from_secs(5)).blocking()?;
-    work();
-    guard.extend(Duration::from_secs(30)).blocking()?;
-    guard.release().blocking()?;
-    keys_left(&server);
-    Ok(())
-}
-
-#[tokio::test]
-async fn ported_from_rslock() -> Ported {
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).await?;
-    let options = LockOptions::new().lease(Duration::from_secs(10)).manual_renewal();
-    let guard = client.lock_with("resource", options)?.acquire().timeout(Duration::from_secs(2)).await?;
-    guard.renew().await?;
-    guard.release().await?;
-    keys_left(&server);
-    Ok(())
-}
-
-#[tokio::test]
-async fn ported_from_redisson_rfairlock() -> Ported {
-    async fn work() {}
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).await?;
-    let options = LockOptions::new().lease(Duration::from_secs(10)).manual_renewal();
-    match client.lock_with("myLock", options)?.acquire().timeout(Duration::from_secs(100)).await {
-        Ok(guard) => {
-            work().await;
-            guard.release().await?;
-        }
-        Err(AcquireError::Timeout { .. }) => {}
-        Err(error) => return Err(error.into()),
-    }
-    keys_left(&server);
-    Ok(())
-}
-
 #[tokio::test]
 async fn ported_from_etcd_mutex() -> Ported {
     async fn work() {}
-    let server = RedisServer::start();
-    let client = Client::connect(&server.url()).await?;
+    let (server, client) = server_and_client().await;
     let lock = client.lock_with("my-lock", LockOptions::new().lease(Duration::from_secs(60)))?;
     let guard = lock.acquire().timeout(Duration::from_secs(10)).await?;
     tokio::select! {
