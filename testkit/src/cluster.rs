@@ -233,8 +233,9 @@ impl Migration<'_> {
     pub fn finish(mut self) {
         while self.step().is_some() {}
         let (slot, id) = (self.slot.to_string(), ask::<String>(self.to, &["MYID"]));
-        // The new owner first: the old one then forgets where it redirected its clients.
-        for node in [self.to, self.from] {
+        // The new owner first: the old one then forgets where it redirected its clients. The rest as redis-cli does.
+        let masters = self.cluster.up().filter(|node| is_master(node));
+        for node in [self.to, self.from].into_iter().chain(masters) {
             let () = ask(node, &["SETSLOT", &slot, "NODE", &id]);
         }
         let to = self.to.port();

@@ -36,7 +36,7 @@ pub fn two_roads(steps: usize, change: impl Fn(&str, &str) -> String) -> Result<
         let client = &mut clients[client];
         let (waiters, holds) = (client.waiters.len(), client.holds.len());
         let mut request = match draw.u8(..100) {
-            0..2 => Request::History { switch: Some(draw.u8(..4) == 0), count: 1 },
+            0..2 if testkit::run::version() >= (6, 2) => Request::History { switch: Some(draw.u8(..4) == 0), count: 1 },
             2..4 => Request::Break { token: 0, force: true },
             4..10 if holds > 0 => client.renew(now, 0),
             _ if holds > 0 => client.release(now, draw.usize(..holds)),

@@ -1,5 +1,6 @@
 //! `fairlock hold`: a lock without a command, and `--fd` for scripts that lock in the middle.
 
+use std::io::Read as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -70,10 +71,14 @@ fn a_hold_whose_stdin_has_ended_is_refused_before_it_queues() {
     assert!(refused.code == 125 && refused.stderr.contains("use --fd N in scripts"), "{refused:?}");
     assert_eq!(redis.state("x")["state"], "held", "it has not waited for the holder");
     // It may end while the hold waits.
+    let (mut stdin, open) = std::io::pipe().unwrap();
     let mut hold = redis.fairlock();
-    let mut waiter = hold.args(["hold", "x"]).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+    let hold = hold.args(["hold", "x"]).stdin(stdin.try_clone().unwrap()).stdout(Stdio::null());
+    let mut waiter = hold.spawn().unwrap();
     redis.await_waiting("x", 1);
-    drop(waiter.stdin.take());
+    drop(open);
+    // A process that another test starts has the other end, too, until it is executed.
+    assert_eq!(stdin.read(&mut [0]).unwrap(), 0);
     holder.signal(Signal::TERM);
     assert_eq!(waiter.wait().unwrap().code(), Some(125));
     is_free(&redis, "x");

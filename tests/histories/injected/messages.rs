@@ -6,6 +6,7 @@ use testkit::{
     RedisServer,
     crew::{Fault, Struck},
     forgery::push,
+    run,
     state::{self, State},
 };
 
@@ -48,6 +49,6 @@ fn publish(raw: &mut Connection, lock: &str, id: &str, message: &[u8]) -> u64 {
     let of_slot = lock.replace(":lock", &format!(":client:{client}"));
     let mut to = |command: &str, channel: &str| cmd(command).arg(channel).arg(message).query(raw).unwrap_or(0);
     let reached = to("PUBLISH", &format!("fairlock:client:{client}")) + to("PUBLISH", &of_slot);
-    // Redis 6 does not know it, and elsewhere than in a cluster nobody listens.
-    reached + to("SPUBLISH", &of_slot)
+    // Elsewhere than in a cluster nobody listens. Redis 6 would quote the message in an error, which is no text then.
+    if run::version() >= (7, 0) { reached + to("SPUBLISH", &of_slot) } else { reached }
 }
