@@ -117,12 +117,11 @@ impl World {
         for &token in &self.server.tokens {
             notes.stamp(token);
         }
-        for Past { epoch, unspoken, strangers, asked, heard, waited_for } in &self.server.pasts {
+        for Past { epoch, unspoken, strangers, asked, waited_for } in &self.server.pasts {
             notes.stamp(if *unspoken { *epoch } else { 0 });
             notes.flag(*unspoken);
             notes.words.extend(strangers.iter().map(|era| u64::from(self.server.basis.era - era)));
             notes.words.push(*asked);
-            notes.stamp(*heard);
             notes.words.push(waited_for.saturating_sub(self.now));
         }
         for client in &self.clients {
@@ -227,7 +226,6 @@ impl World {
         for (id, guard) in &client.guards {
             notes.words.push(id.0);
             notes.stamp(guard.token);
-            notes.stamp(guard.since);
             notes.moment(guard.deadline.0, notes.local);
             notes.moment(guard.tell_by.0, notes.local);
             notes.moment(if sent { guard.granted.0 } else { 0 }, notes.local);

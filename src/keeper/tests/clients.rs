@@ -108,8 +108,6 @@ pub(super) struct Guard {
     pub(super) basis: Option<Basis>,
     /// How many losses of data there had been when it was granted.
     pub(super) era: u32,
-    /// The first stamp whose hearers know of so long a lease.
-    pub(super) since: u64,
 }
 
 impl Guard {
@@ -312,7 +310,6 @@ impl Client {
                     taken,
                     basis,
                     era,
-                    since: ticket.get(),
                 };
                 self.guards.insert(id, guard);
             }
@@ -326,9 +323,6 @@ impl Client {
                         return Err(format!("{}.{id} is prolonged, and replicas do not know", self.name));
                     }
                     guard.deadline = guard.deadline.max(deadline);
-                    if guard.deadline > local + guard.spec.lease {
-                        guard.since = u64::MAX; // It was extended, and a renewal gives no stamp.
-                    }
                     guard.tell_by = tell_by(&guard.spec, local, guard.deadline);
                     guard.basis = guard.basis.map(|_| basis);
                 }

@@ -123,7 +123,8 @@ impl World {
         let after = &self.server.locks[executed.lock].1;
         let top = self.server.tokens[executed.lock];
         // Or has released it, which ends the recovery and what the holder had.
-        let released = executed.words.as_ref().is_some_and(|words| words.highest >= top) && after.lease.is_none();
+        let released = executed.words.as_ref().is_some_and(|words| words.highest >= top);
+        let released = released && granted(after) != granted(before);
         let ended = granted(before).filter(|(_, token)| released && *token < top).map(|(_, token)| token);
         let is_new = cut(before).is_none() && before.state.epoch == after.state.epoch;
         if let Some(token) = cut(after).filter(|_| is_new).or(ended) {

@@ -9,8 +9,8 @@
 //!   the stranger's lease may come back, and before it the older one. A waiter whose place the server still knows may
 //!   be such a stranger: it knows nothing newer, and is granted the lock where a lost renewal would have kept it.
 //! * A waiter's heartbeats are rarer than those of which the returned clients know: it came after their last answers.
-//! * A lease is longer than those of which the returned clients know, or for which they ask: its holder came after their
-//!   last answers, or extended it.
+//! * A lease is longer than those of which the returned clients know, or for which they ask: its holder came or came back
+//!   after their last answers, or extended it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -54,9 +54,7 @@ pub(super) struct Past {
     pub(super) strangers: BTreeSet<u32>,
     /// How long waiters are to be given to return, by all clients that have returned themselves; in ns.
     pub(super) asked: u64,
-    /// The highest stamp of which a client knew that has returned.
-    pub(super) heard: u64,
-    /// When the longest lease ends of which such a client knew, or for which it asks; in ns.
+    /// When the longest lease ends of which a client knew that has returned, or for which it asks; in ns.
     pub(super) waited_for: u64,
 }
 
@@ -74,7 +72,7 @@ impl World {
         server.locks = instead;
         for ((_, lock), past) in server.locks.iter().zip(&mut server.pasts) {
             past.asked = 3 * 1000 * lock.state.pace;
-            (past.heard, past.waited_for) = (0, 0);
+            past.waited_for = 0;
         }
         let (now, well) = (self.now, self.is_well());
         self.clients.iter_mut().for_each(|client| client.in_touch = well && client.is_prompt(now));
@@ -107,9 +105,9 @@ impl World {
             && state.seen < state.recover_until
         {
             past.asked = past.asked.max(words.asked);
-            let its = self.clients[index].acquires.values().filter(|its| its.known && its.lock == executed.lock);
+            let its = self.clients[index].acquires.values();
+            let its = its.filter(|its| its.ticket.is_some() && its.lock == executed.lock);
             let longest = its.map(|its| its.lease.as_nanos() as u64).fold(words.longest, u64::max);
-            past.heard = past.heard.max(words.highest);
             past.waited_for = past.waited_for.max(self.now + longest);
         }
         if let Some(words) = words {
@@ -125,8 +123,8 @@ impl World {
         let era = self.server.basis.era;
         let is_unknown = |client: &Client, guard: &Guard| {
             let before = guard.lock == executed.lock && guard.basis.is_some_and(|of| of.era < era);
-            let known = past.heard >= guard.since || past.waited_for >= client.when(guard.deadline);
-            before && guard.is_believed(client.clock(self.now)) && !known && past.waited_for > 0
+            let outlasts = past.waited_for > 0 && client.when(guard.deadline) > past.waited_for;
+            before && guard.is_believed(client.clock(self.now)) && outlasts
         };
         let is_unknown = self.clients.iter().any(|client| client.guards.values().any(|its| is_unknown(client, its)));
         if state.grants > before.grants && (is_unknown || past.unspoken && !knows_more) {

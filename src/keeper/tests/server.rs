@@ -60,7 +60,7 @@ pub(super) struct Words {
     pub(super) highest: u64,
     /// For how long it wants waiters to be able to return; in ns.
     pub(super) asked: u64,
-    /// The longest lease that it tells of, in ns.
+    /// The longest lease that it tells of or asks for, in ns.
     pub(super) longest: u64,
     /// Whether it is about a place or a lease: such a request opens a recovery if the server does not know it.
     pub(super) returns: bool,
@@ -73,7 +73,12 @@ impl Words {
         let returns = matches!(request, Request::Acquire { .. } | Request::Renew { .. });
         let asked = 1000 * 3 * memory.pace.max(request.own_pace());
         let epoch = if memory.is_strangers() { 0 } else { memory.epoch.max(seat.epoch) };
-        let (highest, longest) = (memory.highest().max(seat.highest()), 1000 * memory.longest);
+        let asks = match request {
+            Request::Acquire { terms, .. } => terms.lease,
+            Request::Renew { left, .. } => left,
+            _ => 0,
+        };
+        let (highest, longest) = (memory.highest().max(seat.highest()), 1000 * memory.longest.max(asks));
         Some(Self { epoch, highest, asked, longest, returns })
     }
 }
