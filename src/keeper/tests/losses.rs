@@ -120,15 +120,18 @@ impl World {
         // An operator's request brings less than its client knows, so it counts what that one knows.
         let known = self.clients[index].machine.locks.get(&keys.name).and_then(|lock| lock.known.stamp);
         let knows_more = known.is_some_and(|stamp| is_new_to_server(stamp.get()));
-        let era = self.server.basis.era;
-        let is_unknown = |client: &Client, guard: &Guard| {
-            let before = guard.lock == executed.lock && guard.basis.is_some_and(|of| of.era < era);
-            let outlasts = past.waited_for > 0 && client.when(guard.deadline) > past.waited_for;
-            before && guard.is_believed(client.clock(self.now)) && outlasts
-        };
-        let is_unknown = self.clients.iter().any(|client| client.guards.values().any(|its| is_unknown(client, its)));
-        if state.grants > before.grants && (is_unknown || past.unspoken && !knows_more) {
-            past.strangers.insert(era);
+        if state.grants > before.grants {
+            let era = self.server.basis.era;
+            // A lease from before that ends later than all of which a client knew that has returned.
+            let is_unknown = |client: &Client, guard: &Guard| {
+                let before = guard.lock == executed.lock && guard.basis.is_some_and(|of| of.era < era);
+                let outlasts = past.waited_for > 0 && client.when(guard.deadline) > past.waited_for;
+                before && guard.is_believed(client.clock(self.now)) && outlasts
+            };
+            let has_one = |client: &Client| client.guards.values().any(|guard| is_unknown(client, guard));
+            if past.unspoken && !knows_more || self.clients.iter().any(has_one) {
+                past.strangers.insert(era);
+            }
         }
     }
 
