@@ -23,8 +23,8 @@ use crate::switch::{VARIABLE, switch, switched};
 
 /// In place of the name of a test, if a process ends without a word.
 const END: &str = "(the end of its process)";
-/// Longer than the patience of any test.
-const TIMEOUT: Duration = Duration::from_secs(180);
+/// Longer than the patience of any test, of which some wait twice for a minute and a half before they fail.
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 pub(crate) enum Verdict {
     /// Killed by this test.
