@@ -10,9 +10,9 @@
 //!
 //! `[]` marks a mutant that breaks no promise of the lock, but one of the command line: an exit code, for instance.
 //!
-//! A line `by api::leases` names the tests that should notice, as test binary and module (`by lib`: the unit tests), if
-//! they are not the scripts' model or the keeper's own tests. They are run first and alone, which saves building the
-//! others.
+//! A line `by api::leases` names the tests that should notice, as test binary and module, if they are not the scripts'
+//! model or the keeper's own tests. They are run first and alone, which saves building the others. `by lib` names the
+//! unit tests: those of the file's folder are run first, and then all.
 //!
 //! Lines with `-` are a fragment of the file, which may begin and end in the middle of a line. Lines with `+` replace
 //! it; without any, the fragment is removed. It is an error if the fragment does not occur exactly once, because a list
@@ -103,13 +103,15 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Mutant>, String> {
         }
         let mutant = mutants.last_mut().ok_or_else(|| wrong("a mutant begins with its promises"))?;
         let add = |to: &mut String, line: &str| {
-            if !to.is_empty() {
-                to.push('\n');
-            }
-            to.push_str(line);
+            let between = if to.is_empty() { "" } else { "\n" };
+            to.extend([between, line]);
         };
         match line.split_once(' ').unwrap_or((line, "")) {
             ("in", file) if mutant.file.is_empty() => mutant.file = file.to_owned(),
+            ("by", "lib") => {
+                let folder = mutant.file.trim_start_matches("src/").rsplit_once('/').map_or("", |(folder, _)| folder);
+                mutant.by = Some(format!("lib::{}", folder.replace('/', "::")));
+            }
             ("by", target) => mutant.by = Some(target.to_owned()),
             ("-", fragment) if mutant.after.is_empty() => add(&mut mutant.before, fragment),
             ("+", instead) if !mutant.before.is_empty() => add(&mut mutant.after, instead),

@@ -70,5 +70,5 @@ pub(crate) fn staged<'a>() -> impl Iterator<Item = Target<'a>> {
 /// What a mutant names: with what its stage leaves out, if it is in one. Other tests run only for the mutants that name
 /// them.
 pub(crate) fn target_of(name: &str) -> Target<'_> {
-    staged().find(|(target, _)| *target == name).unwrap_or((name, &[]))
+    (name, staged().find(|(target, _)| [name, binary_of(name).0].contains(target)).map_or(&[], |(_, skipped)| skipped))
 }

@@ -60,7 +60,7 @@ const ROOTS: [&str; 2] = ["src/lib.rs", "cli/src/main.rs"];
 pub(crate) fn missing(named: &[&str]) -> Vec<String> {
     let mut missing = Vec::new();
     let all = staged().chain(named.iter().map(|name| target_of(name)));
-    for (target, left_out) in all.filter(|(target, _)| *target != "lib") {
+    for (target, left_out) in all.filter(|(target, _)| binary_of(target).0 != "lib") {
         let path = if target.contains("::") { target.replace("::", "/") } else { format!("{target}/main") };
         let tests = if binary_of(target).0 == "cli" { "cli/tests" } else { "tests" };
         let path = root().join(tests).join(path);
@@ -145,12 +145,12 @@ impl Tree {
         tree
     }
 
-    /// Runs the tests that it names with the mutant of this number on, or all if it names none.
+    /// Runs the tests that it names with the mutant of this number on, or all if it names none, or unit tests.
     pub(crate) fn judge_switched(&self, number: usize, mutant: &Mutant, stages: [&Stage; 2]) -> Verdict {
         let tree = Self { on: Some(number), ..self.clone() };
         match mutant.by.as_deref() {
-            Some(named) => tree.part(&[target_of(named)], true, &mut Vec::new()),
-            None => tree.suite(stages, None),
+            Some(named) if !named.starts_with("lib") => tree.part(&[target_of(named)], true, &mut Vec::new()),
+            likely => tree.suite(stages, likely),
         }
     }
 
