@@ -85,15 +85,15 @@ fn a_claim_is_confirmed_before_it_is_handed_out_if_its_end_would_be_told_before_
 /// What is left of it says nothing: of a full lease, too, something is over when a reply was lost.
 #[test]
 fn a_reply_says_whether_what_it_grants_is_a_claim() {
-    // A full lease is renewed when a third of it is over.
-    for (claim, next) in [(true, 0.1 + 0.1), (false, 25.0 - 30.0 + 10.0)] {
+    // A full lease is renewed when a third of it is over. A claim that is longer than its lease counts as the lease.
+    for (claim, left, until, next) in [(true, 40.0, 29.849, 0.1 + 0.1), (false, 25.0, 24.874, 25.0 - 30.0 + 10.0)] {
         for confirms in [false, true] {
             let options = LockOptions::new();
             let (mut machine, spec) = start(if confirms { options.confirm_grants() } else { options });
             let (request, _) = acquire_sends(&mut machine, 0.0, &spec, 1);
-            answer(&mut machine, 0.1, request, Answer { claim, ..lease(Word::Granted, seconds(25.0)) });
+            answer(&mut machine, 0.1, request, Answer { claim, ..lease(Word::Granted, seconds(left)) });
             let effects = machine.effects(at(0.1), usize::MAX);
-            assert_eq!(granted(&effects).is_some(), !(claim && confirms), "{effects:?}");
+            assert_eq!(granted(&effects), (!(claim && confirms)).then(|| at(until)), "{effects:?}");
             if !confirms {
                 assert_eq!(machine.next_due(), Some(at(next)));
             }
