@@ -149,7 +149,7 @@ impl Tree {
     pub(crate) fn judge_switched(&self, number: usize, mutant: &Mutant, stages: [&Stage; 2]) -> Verdict {
         let tree = Self { on: Some(number), ..self.clone() };
         match mutant.by.as_deref() {
-            Some(named) if !named.starts_with("lib") => tree.part(&[target_of(named)], true, &mut Vec::new()),
+            Some(named) if binary_of(named).0 != "lib" => tree.part(&[target_of(named)], true, &mut Vec::new()),
             likely => tree.suite(stages, likely),
         }
     }
