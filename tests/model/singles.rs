@@ -177,11 +177,11 @@ fn found_over(driver: &mut Driver) -> Checked {
             driver.run(TIME, 100, &Request::Break { token: seat.token, force: false })?;
         }
         let seat = Seat { token: seat.token - older, ..seat };
-        let renewal = Request::Renew { id: "a.1".to_owned(), seat, left, terms: TERMS, memory };
+        let renewal = Request::Renew { id: "a.1".to_owned(), seat, left, terms: LONG, memory };
         let after = driver.run(TIME + 2 * MINUTE, 100, &renewal)?;
         expect("it was", after.answer.word.as_str(), word)?;
-        let end = (word == "renewed").then_some(TIME + 2 * MINUTE + TERMS.lease);
-        expect("the lease ends", after.found.lock.lease.map(|(_, end)| end), end)?;
+        let ends = (word == "renewed").then_some((TIME + 2 * MINUTE + LONG.lease, LONG.lease));
+        expect("end, longest", after.found.lock.lease.map(|(_, end)| (end, after.found.lock.state.longest)), ends)?;
     }
     // After another script has ended it, it does not come back.
     driver.flush_all();
