@@ -44,12 +44,12 @@ setup:
 quick:
 	$(with_redis) cargo --config profile.dev.package.fairlock.opt-level=2 test --features tls,operator --lib --test model
 
-# These wait for servers and timers most of the time, so two of them share a core.
+# These wait for servers and timers most of the time, so six of them share a core.
 waiting := $(filter-out model,$(patsubst tests/%/main.rs,%,$(wildcard tests/*/main.rs)))
 test:
 	-./scripts/fetch-servers.sh redis-5.0
 	$(MAKE) quick
-	$(with_redis) RUST_TEST_THREADS=$$((2 * $$(getconf _NPROCESSORS_ONLN))) cargo test -p fairlock -p fairlock-cli --features fairlock/tls,fairlock/metrics --bins $(waiting:%=--test %) --test cli
+	$(with_redis) RUST_TEST_THREADS=$$((6 * $$(getconf _NPROCESSORS_ONLN))) cargo test -p fairlock -p fairlock-cli --features fairlock/tls,fairlock/metrics --bins $(waiting:%=--test %) --test cli
 	cargo test --features tls,operator,metrics,redis-1 --doc
 	OPTIONAL=1 TESTS="api::arrival_order api::server_costs api::cleanup api::leases faults::reconnects" ./scripts/test-matrix.sh redis-6.0
 

@@ -85,7 +85,7 @@ async fn leases_and_places_outlive_passwords() {
         rotating.rule(&format!("<password-{old}"));
     }
     assert!(!rotating.has_denied());
-    assert_eq!(rotating.server.connections(), connections, "no connection was lost");
+    assert!(rotating.server.connections().is_superset(&connections), "a connection was lost");
     guard.check().unwrap();
     soon(guard.release()).await.unwrap();
     let next = soon(waiting).await.unwrap();

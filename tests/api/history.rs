@@ -94,6 +94,7 @@ async fn a_history_begins_when_it_is_switched_on_and_is_deleted_when_it_is_switc
     cycle(&lock).await;
     assert_eq!(lock.history(10).await.unwrap(), Default::default());
     let Some(lock) = recorded(&server).await else { return };
+    assert!(redis::cmd("PTTL").arg(KEY).query::<i64>(&mut server.raw()).unwrap() > 0, "an unused one goes, too");
     cycle(&lock).await;
     assert_eq!(lock.history(10).await.unwrap().grants.len(), 1);
     // Switching it on once more keeps what is recorded.

@@ -1,6 +1,6 @@
 //! The tests that should notice a mutant, in stages, and those that a mutant names.
 
-/// A part of the tests, without those that take too long or depend on chance.
+/// A part of the tests, without those that take too long, depend on chance, or notice each change of a script.
 pub(crate) struct Stage {
     pub(crate) name: &'static str,
     pub(crate) targets: &'static [Target<'static>],
@@ -27,7 +27,7 @@ pub(crate) fn binary_of(target: &str) -> (&str, Option<String>) {
 }
 
 pub(crate) const PURE: Stage =
-    Stage { name: "without a server", targets: &[("lib", &["every_state_of"])], twice: false };
+    Stage { name: "without a server", targets: &[("lib", &["every_state_of", "the_rendered_scripts"])], twice: false };
 
 pub(crate) const REAL: Stage = Stage {
     name: "with real servers",

@@ -97,36 +97,25 @@ fn output_is_kept_for_a_reader_that_comes_late() {
     assert_eq!(holder.finish().code, 123);
 }
 
-/// The ways in which a terminal stops taking output.
-#[derive(Debug, Clone, Copy)]
-enum Stuck {
-    CtrlS,
-    Unread,
-}
-
-/// Runs a command that fills a terminal, lets the terminal get stuck, and passes the process id of fairlock to `fault`:
-/// the command is dead before the next one is granted the lock.
-fn at_a_stuck_terminal(fault: impl Fn(&Redis, u32)) {
-    for stuck in [Stuck::CtrlS, Stuck::Unread] {
+/// Runs a command that fills a terminal, lets the terminal get stuck, by Ctrl-S or because nobody reads what it shows, and
+/// passes the process id of fairlock to `fault`: the command is dead before the next one is granted the lock.
+fn at_a_stuck_terminal(fault: impl Fn(&Redis, u32) + Sync) {
+    let at = &|by_ctrl_s: bool| {
         let redis = Redis::start();
         let mut terminal = Terminal::open(&[("REDIS_URL", &redis.url())]);
         let fill = "trap \"\" TERM INT; echo pid $$; while :; do echo; done";
         let command = terminal.enter_for("pid ", &format!("$F run x --lease 10s --kill-after 1h -- sh -c '{fill}'"));
         let fairlock = parent(parent(command));
-        let _closed = match stuck {
-            Stuck::CtrlS => {
-                terminal.stop_output();
-                None
-            }
-            Stuck::Unread => Some(terminal.close_eyes()),
-        };
+        let _stopped = by_ctrl_s.then(|| terminal.stop_output());
+        let _closed = (!by_ctrl_s).then(|| terminal.close_eyes());
         terminal.await_stuck();
         let witness = witness(&redis, "x", command);
         fault(&redis, fairlock);
-        assert_eq!(witness.line(), "dead", "{stuck:?}");
+        assert_eq!(witness.line(), "dead", "by Ctrl-S: {by_ctrl_s}");
         await_death(command);
         await_death(fairlock);
-    }
+    };
+    std::thread::scope(|scope| drop([true, false].map(|by_ctrl_s| scope.spawn(move || at(by_ctrl_s)))));
 }
 
 #[test]
