@@ -45,13 +45,16 @@ quick:
 	$(with_redis) cargo --config profile.dev.package.fairlock.opt-level=2 test --features tls,operator --lib --test model
 
 # These wait for servers and timers most of the time, so six of them share a core.
+six_a_core = RUST_TEST_THREADS=$$((6 * $$(getconf _NPROCESSORS_ONLN)))
+# Targets with the same packages and features share their builds.
+all_packages := -p fairlock -p fairlock-cli --features fairlock/tls,fairlock/metrics
 waiting := $(filter-out model,$(patsubst tests/%/main.rs,%,$(wildcard tests/*/main.rs)))
 test:
 	-./scripts/fetch-servers.sh redis-5.0
 	$(MAKE) quick
-	$(with_redis) RUST_TEST_THREADS=$$((6 * $$(getconf _NPROCESSORS_ONLN))) cargo test -p fairlock -p fairlock-cli --features fairlock/tls,fairlock/metrics --bins $(waiting:%=--test %) --test cli
+	$(with_redis) $(six_a_core) cargo test $(all_packages) --bins $(waiting:%=--test %) --test cli
 	cargo test --features tls,operator,metrics,redis-1 --doc
-	OPTIONAL=1 TESTS="api::arrival_order api::server_costs api::cleanup api::leases faults::reconnects" ./scripts/test-matrix.sh redis-6.0
+	$(six_a_core) OPTIONAL=1 TESTS="api::arrival_order api::server_costs api::cleanup api::leases faults::reconnects" ./scripts/test-matrix.sh redis-6.0
 
 test-all: test
 	$(with_redis) cargo test --test histories sentinels_and_clusters:: -- --ignored
@@ -70,7 +73,7 @@ conformance:
 
 # It makes a virtual environment under target/, and says so if there is no python3.
 test-python:
-	$(with_redis) cargo test --test histories -- python:: conformance:: --ignored --nocapture --skip python_package
+	$(with_redis) $(six_a_core) cargo test $(all_packages) --test histories -- python:: conformance:: --ignored --nocapture --skip python_package
 
 # It makes its virtual environments under python/target, and says so if there is no python3.
 test-package-python:

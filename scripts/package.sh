@@ -12,7 +12,8 @@ tar --extract --touch --file "$unpacked.crate" --directory target/package
 # A workspace of its own, and not a part of the one around it.
 printf '\n[workspace]\n' >>"$unpacked/Cargo.toml"
 cd "$unpacked"
-export CARGO_TARGET_DIR=../../packaged
+# With the builds of dependencies that are there.
+export CARGO_TARGET_DIR=../..
 skipped=(--skip keeper::tests::explore --skip keeper::tests::properties)
 [ -z "${ALL:-}" ] || skipped=()
 # The tests that explore run in `make quick`, on the same sources; here with ALL=1.
