@@ -4,7 +4,7 @@
 #
 #   PEERS=1           also runs the test suites of the locks that it replaces
 #   PROFILE=release   builds what people install, which takes minutes (default: dev)
-#   PYTEST='-k gil'   arguments for pytest
+#   PYTEST='-k gil'   arguments for pytest, after those that are given here
 set -euo pipefail
 cd "$(dirname "$0")/../python"
 
@@ -33,8 +33,8 @@ python=$PWD/$environment/bin/python
 "$python" -m mypy --strict -p fairlock
 "$python" -m mypy --strict tests
 "$python" -m pyright --pythonpath "$python" fairlock
-# The rules of docs/protocol.md, and processes of the package and of Rust in one queue. That waits most of the time, as the
-# package's own tests do, so both run at once.
+# The rules of docs/protocol.md, and processes of the package and of Rust in one queue. That waits most of the time, as
+# the package's own tests do, so all of them run at once.
 FAIRLOCK_PYTHON=$python cargo test --manifest-path ../Cargo.toml -p fairlock -p fairlock-cli \
     --features fairlock/tls,fairlock/metrics --test histories python::the_python_package_conforms -- --ignored \
     >target/conforms.txt 2>&1 &
@@ -43,7 +43,7 @@ failed=0
 rm -rf target/elsewhere
 mkdir -p target/elsewhere
 # shellcheck disable=SC2086
-(cd target/elsewhere && ../environment/bin/pytest -c ../../pyproject.toml --rootdir ../.. ../../tests ${PYTEST:-}) || failed=1
+(cd target/elsewhere && ../environment/bin/pytest -c ../../pyproject.toml --rootdir ../.. ../../tests -n 4 ${PYTEST:-}) || failed=1
 wait $! || failed=1
 cat target/conforms.txt
 exit $failed
