@@ -3,11 +3,11 @@
 
 with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$server"
 
-.PHONY: scripts lint-lua help setup quick test conformance test-all test-matrix test-acl test-examples test-python test-package-python pictures public-api soak whims mutants mutants-generic model fuzz deny dist dist-static dist-deb release-check bench bench-peers bench-replicas bench-timeline demo
+.PHONY: scripts lint-lua help setup quick test conformance test-all test-matrix test-acl test-examples test-doc test-redis-6.0 test-python test-package-python pictures public-api soak whims mutants mutants-generic model fuzz deny compatibility package dist dist-static dist-deb release-check bench bench-peers bench-replicas bench-timeline demo
 help:
 	@echo "make demo        six jobs compete for one lock, two are killed, and a timeline shows who held it when"
 	@echo "make quick       the tests that need no server and the scripts against the model: within a minute of an edit"
-	@echo "make test        all tests, each on private Redis servers"
+	@echo "make test        all tests, each on private Redis servers; make tests/api: those of one folder"
 	@echo "make test-examples the examples that need more than Redis (axum, SQLite, PostgreSQL, a Prometheus exporter)"
 	@echo "make test-all    all of the above, longer failover runs of Sentinel and Cluster, and test-matrix"
 	@echo "make test-matrix the tests on Redis 6.0 to 8 and Valkey, with least rights, and at Sentinel and Cluster;"
@@ -29,6 +29,8 @@ help:
 	@echo "make public-api  writes the public interface to docs/public-api.txt, which CI compares"
 	@echo "make pictures    draws docs/pictures/*.svg from the texts next to them"
 	@echo "make deny        licences, sources and known vulnerabilities of the dependencies"
+	@echo "make compatibility  the oldest Rust, other platforms, and the public interface as docs/public-api.txt has it"
+	@echo "make package     packs the crate as it would be published, and tests what is in the package"
 	@echo "make bench       what the lock costs, each figure with its limit, see benches/README.md; ROWS='5 cycle' for some"
 	@echo "make bench-peers compares with other locks; make bench-replicas: what it costs to wait for replicas;"
 	@echo "                 make bench-timeline: where each microsecond goes, thread by thread (needs perf, and root)"
@@ -41,19 +43,34 @@ setup:
 	cargo fetch
 
 # These tests compute all the time, so they are optimized: that takes less time than it saves.
+optimized := cargo --config profile.dev.package.fairlock.opt-level=2 test --features tls,operator,metrics,redis-1
 quick:
-	$(with_redis) cargo --config profile.dev.package.fairlock.opt-level=2 test --features tls,operator --lib --test model
+	$(with_redis) $(optimized) --lib --test model
 
 # These wait for servers and timers most of the time, so six of them share a core.
 six_a_core = RUST_TEST_THREADS=$$((6 * $$(getconf _NPROCESSORS_ONLN)))
 # Targets with the same packages and features share their builds.
 all_packages := -p fairlock -p fairlock-cli --features fairlock/tls,fairlock/metrics
-waiting := $(filter-out model,$(patsubst tests/%/main.rs,%,$(wildcard tests/*/main.rs)))
+# Those first that take longest.
+waiting := api histories cli
+waiting += $(filter-out model $(waiting),$(patsubst tests/%/main.rs,%,$(wildcard tests/*/main.rs)))
+# Two at once: while the last tests of one wait, the other one has work. The make of macOS cannot keep their outputs apart.
+two_at_once := --no-print-directory --jobs=2 $(filter --output-sync,$(.FEATURES:%=--%))
 test:
 	-./scripts/fetch-servers.sh redis-5.0
 	$(MAKE) quick
-	$(with_redis) $(six_a_core) cargo test $(all_packages) --bins $(waiting:%=--test %) --test cli
-	cargo test --features tls,operator,metrics,redis-1 --doc
+	cargo test $(all_packages) --bins $(waiting:%=--test %) --no-run
+	$(MAKE) $(two_at_once) test-doc $(waiting:%=tests/%) test-redis-6.0
+
+tests/cli: with = --bins
+.PHONY: $(waiting:%=tests/%)
+$(waiting:%=tests/%): tests/%:
+	@$(with_redis) $(six_a_core) cargo test $(all_packages) --test $* $(with)
+
+test-doc:
+	$(optimized) --doc
+
+test-redis-6.0:
 	$(six_a_core) OPTIONAL=1 TESTS="api::arrival_order api::server_costs api::cleanup api::leases faults::reconnects" ./scripts/test-matrix.sh redis-6.0
 
 test-all: test
@@ -118,6 +135,14 @@ fuzz:
 
 deny:
 	./scripts/deny.sh
+
+compatibility:
+	./scripts/platforms.sh
+	./scripts/public-api.sh
+	./scripts/semver.sh
+
+package:
+	./scripts/package.sh
 
 # For Linux, statically linked with musl: see scripts/dist.sh.
 dist:

@@ -19,7 +19,7 @@ skipped() {
 rustup toolchain list 2>/dev/null | grep -q "^$oldest" ||
     timeout 300 rustup toolchain install "$oldest" --profile minimal --no-self-update >&2 ||
     skipped "Rust $oldest is not here, and cannot be installed"
-[ -x "$tool" ] || cargo install --locked --debug --root target/tools --version "$reads" cargo-public-api ||
+[ -x "$tool" ] || CARGO_PROFILE_DEV_DEBUG=0 cargo install --locked --debug --root target/tools --version "$reads" cargo-public-api ||
     skipped "cargo-public-api $reads is not here, and cannot be installed"
 
 # All features of the library; RUSTC_BOOTSTRAP lets a stable compiler write JSON.
