@@ -207,9 +207,9 @@ impl<'a> Line<'a> {
     }
 
     /// An event of a whole process applies to all of its acquires that have not ended, also to those that are called
-    /// before it is over.
+    /// before it is over. A process may call until it is killed, and its death is noted before.
     fn befall(&self, until: Option<u64>, waits: &mut BTreeMap<&str, Wait>) {
-        let called_by = until.unwrap_or(self.at);
+        let called_by = if self.event == Event::Died { u64::MAX } else { until.unwrap_or(self.at) };
         let concerned = |wait: &&mut Wait| {
             // A timeout ends the wait when it is due, and its caller returns later.
             let returns = self.event == Event::Paused && wait.timeout_ns.is_some();
@@ -221,7 +221,7 @@ impl<'a> Line<'a> {
             if self.event == Event::Paused {
                 wait.pauses.push((self.at.max(wait.called_ns), until.unwrap_or(u64::MAX)));
             } else {
-                wait.died_ns.get_or_insert(self.at);
+                wait.died_ns.get_or_insert(self.at.max(wait.called_ns));
             }
         }
     }

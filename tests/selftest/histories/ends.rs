@@ -15,6 +15,7 @@ fn all_finished_rejects_a_member_that_did_not_finish() {
         "c.1",
     );
     assert_eq!(good_but(&[("50 c c.1 released", "50 c - died")]).all_finished(), Ok(()));
+    assert_eq!(good_but(&[("50 c c.1 released", "50 c - died\n51 c c.2 called")]).all_finished(), Ok(()));
     for end in ["left", "untaken"] {
         let ended = [("41 c c.1 granted 204", ""), ("50 c c.1 released", &*format!("50 c c.1 {end}"))];
         assert_eq!(good_but(&ended).all_finished(), Ok(()));
