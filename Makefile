@@ -3,7 +3,7 @@
 
 with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$server"
 
-.PHONY: scripts lint-lua help setup quick test conformance test-all test-matrix test-acl test-examples test-doc test-redis-6.0 test-python test-package-python pictures public-api soak whims mutants mutants-generic model fuzz deny compatibility package dist dist-static dist-deb release-check bench bench-peers bench-replicas bench-timeline demo
+.PHONY: scripts lint-lua help setup quick test conformance test-all test-matrix test-acl test-examples test-doc test-redis-6.0 test-python test-package-python pictures public-api soak whims mutants mutants-generic model fuzz deny dist dist-static dist-deb release-check bench bench-peers bench-replicas bench-timeline demo
 help:
 	@echo "make demo        six jobs compete for one lock, two are killed, and a timeline shows who held it when"
 	@echo "make quick       the tests that need no server and the scripts against the model: within a minute of an edit"
@@ -29,8 +29,6 @@ help:
 	@echo "make public-api  writes the public interface to docs/public-api.txt, which CI compares"
 	@echo "make pictures    draws docs/pictures/*.svg from the texts next to them"
 	@echo "make deny        licences, sources and known vulnerabilities of the dependencies"
-	@echo "make compatibility  the oldest Rust, other platforms, and the public interface as docs/public-api.txt has it"
-	@echo "make package     packs the crate as it would be published, and tests what is in the package"
 	@echo "make bench       what the lock costs, each figure with its limit, see benches/README.md; ROWS='5 cycle' for some"
 	@echo "make bench-peers compares with other locks; make bench-replicas: what it costs to wait for replicas;"
 	@echo "                 make bench-timeline: where each microsecond goes, thread by thread (needs perf, and root)"
@@ -135,14 +133,6 @@ fuzz:
 
 deny:
 	./scripts/deny.sh
-
-compatibility:
-	./scripts/platforms.sh
-	./scripts/public-api.sh
-	./scripts/semver.sh
-
-package:
-	./scripts/package.sh
 
 # For Linux, statically linked with musl: see scripts/dist.sh.
 dist:
