@@ -45,14 +45,14 @@ optimized := cargo --config profile.dev.package.fairlock.opt-level=2 test --feat
 quick:
 	$(with_redis) $(optimized) --lib --test model
 
-# These wait for servers and timers most of the time, so six of them share a core.
-six_a_core = RUST_TEST_THREADS=$$((6 * $$(getconf _NPROCESSORS_ONLN)))
+# These wait for servers and timers most of the time, so five of them share a core.
+five_a_core = RUST_TEST_THREADS=$$((5 * $$(getconf _NPROCESSORS_ONLN)))
 # Targets with the same packages and features share their builds.
 all_packages := -p fairlock -p fairlock-cli --features fairlock/tls,fairlock/metrics
-# Those first that take longest.
-waiting := api histories cli
-waiting += $(filter-out model $(waiting),$(patsubst tests/%/main.rs,%,$(wildcard tests/*/main.rs)))
-# Two at once: while the last tests of one wait, the other one has work. The make of macOS cannot keep their outputs apart.
+# The folder whose processes compute most comes first, with those next to it that wait most.
+waiting := histories $(filter-out api histories model,$(patsubst tests/%/main.rs,%,$(wildcard tests/*/main.rs))) api cli
+# Two at once: while the last tests of one wait, the other one has work. Three would be late too often on two cores. The
+# make of macOS cannot keep their outputs apart.
 two_at_once := --no-print-directory --jobs=2 $(filter --output-sync,$(.FEATURES:%=--%))
 test:
 	-./scripts/fetch-servers.sh redis-5.0
@@ -63,13 +63,13 @@ test:
 tests/cli: with = --bins
 .PHONY: $(waiting:%=tests/%)
 $(waiting:%=tests/%): tests/%:
-	@$(with_redis) $(six_a_core) cargo test $(all_packages) --test $* $(with)
+	@$(with_redis) $(five_a_core) cargo test $(all_packages) --test $* $(with)
 
 test-doc:
 	$(optimized) --doc
 
 test-redis-6.0:
-	$(six_a_core) OPTIONAL=1 TESTS="api::arrival_order api::server_costs api::cleanup api::leases faults::reconnects" ./scripts/test-matrix.sh redis-6.0
+	$(five_a_core) OPTIONAL=1 TESTS="api::arrival_order api::server_costs api::cleanup api::leases faults::reconnects" ./scripts/test-matrix.sh redis-6.0
 
 test-all: test
 	$(with_redis) cargo test --test histories sentinels_and_clusters:: -- --ignored
@@ -88,7 +88,7 @@ conformance:
 
 # It makes a virtual environment under target/, and says so if there is no python3.
 test-python:
-	$(with_redis) $(six_a_core) cargo test $(all_packages) --test histories -- python:: conformance:: --ignored --nocapture --skip python_package
+	$(with_redis) $(five_a_core) cargo test $(all_packages) --test histories -- python:: conformance:: --ignored --nocapture --skip python_package
 
 # It makes its virtual environments under python/target, and says so if there is no python3.
 test-package-python:
