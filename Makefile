@@ -60,10 +60,12 @@ test:
 	cargo test $(all_packages) --bins $(waiting:%=--test %) --no-run
 	$(MAKE) $(two_at_once) test-doc $(waiting:%=tests/%) test-redis-6.0
 
-tests/cli: with = --bins
-.PHONY: $(waiting:%=tests/%)
+.PHONY: tests/model $(waiting:%=tests/%)
+tests/model:
+	$(with_redis) $(optimized) --test model
+
 $(waiting:%=tests/%): tests/%:
-	@$(with_redis) $(five_a_core) cargo test $(all_packages) --test $* $(with)
+	$(with_redis) $(five_a_core) cargo test $(all_packages) --test $* $(if $(filter cli,$*),--bins)
 
 test-doc:
 	$(optimized) --doc
