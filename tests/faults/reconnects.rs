@@ -1,5 +1,5 @@
-//! Clients that return to a server that lost their data, or that end in the moment of a grant. Each case was a bug once
-//! (docs/track-record.md).
+//! Clients that return to a server that lost their data, or that end in the moment of a grant. Each case was a bug
+//! once.
 use std::future::IntoFuture;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, mpsc};
