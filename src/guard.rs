@@ -46,7 +46,8 @@ pub struct Guard {
 
 impl Guard {
     pub(crate) fn new(armed: Armed, handle: Arc<Handle>) -> Self {
-        let (held, observed) = (Held { shared: armed.shared.clone() }, Hold::new(&armed.shared));
+        let (held, observed) =
+            (Held { shared: armed.shared.clone() }, Hold::new(&armed.shared.spec, armed.shared.token));
         Self { armed, held, handle, observed }
     }
 

@@ -166,7 +166,8 @@ impl Future for Acquiring {
         Poll::Ready(match result {
             Ok(Ok(armed)) => match armed.take() {
                 Ok(armed) => {
-                    self.observed.granted(&armed.shared);
+                    let lease = &armed.shared;
+                    self.observed.granted(&lease.spec, lease.ticket, lease.token, lease.waited());
                     Ok(Guard::new(armed, self.handle.clone()))
                 }
                 Err(lease) => {

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
-use super::handle::Caller;
 use super::machine::{Command, Effect, Event, Id, Machine};
+use super::message::Caller;
 use super::shared::{Armed, Shared};
-use super::{Keeper, lock, observe, routes};
+use super::{Keeper, observe, routes};
 use crate::clock::Time;
 use crate::memory::GiveBack as _;
+use crate::mutex::lock;
 use crate::server::Slot;
 
 impl Keeper {

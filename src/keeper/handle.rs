@@ -1,15 +1,14 @@
-//! The callers' side of the keeper: messages to it, and futures of its answers.
+//! The callers' side of the keeper: what sends messages to it, and futures of its answers.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::inbox::Outbox;
-use super::lock;
 use super::machine::{Asked, Command, Id, Mode, NotGranted, Question, Release, Renewal};
-use super::network::SetUp;
+use super::message::{Caller, End, Message, Origin};
 use super::observe;
 use super::questions::Asker;
 use super::shared::{Armed, Shared};
@@ -22,75 +21,6 @@ use crate::wakers::Wakers;
 
 /// How long the last handle waits for pending releases.
 const LAST_DROP: Duration = Duration::from_millis(250);
-
-pub(crate) enum Message {
-    Acquire {
-        id: Id,
-        asked: Asked,
-        caller: Caller,
-    },
-    /// About the lock of this name, as is the next.
-    Ask {
-        lock: Arc<str>,
-        question: Question,
-        asker: Asker,
-    },
-    Command {
-        lock: Arc<str>,
-        command: Command,
-    },
-    /// Why the server of this lock does not answer.
-    Trouble {
-        lock: Arc<str>,
-        reply: oneshot::Sender<Option<Arc<str>>>,
-    },
-    /// Gives up everything that this client has at all locks.
-    Close {
-        reply: oneshot::Sender<()>,
-    },
-    /// A thread that connects to a server, or asks one, has finished.
-    SetUp(SetUp),
-    /// The last handle was dropped.
-    End,
-    #[cfg(feature = "__test-hooks")]
-    Panic,
-}
-
-/// The client and its process, for whom it asked for a lease, and when.
-#[derive(Clone)]
-pub(crate) struct Origin {
-    pub(crate) client: ClientId,
-    pub(crate) process: Process,
-    pub(crate) label: Arc<str>,
-    pub(crate) owner: Arc<str>,
-    pub(crate) called: Time,
-}
-
-/// The receiver of an acquire's results.
-pub(crate) struct Caller {
-    pub(crate) spec: Arc<Spec>,
-    pub(crate) origin: Origin,
-    pub(crate) queued: Option<oneshot::Sender<Ticket>>,
-    pub(crate) resolved: oneshot::Sender<Result<Armed, NotGranted>>,
-}
-
-/// Set when the keeper has released all that it could.
-#[derive(Default)]
-pub(super) struct End {
-    ended: Mutex<bool>,
-    changed: Condvar,
-}
-
-impl End {
-    pub(super) fn set(&self) {
-        *lock(&self.ended) = true;
-        self.changed.notify_all();
-    }
-
-    fn wait(&self, longest: Duration) {
-        let _ = self.changed.wait_timeout_while(lock(&self.ended), longest, |ended| !*ended);
-    }
-}
 
 /// The part that all handles of a client share. Dropping the last one ends the keeper.
 pub(crate) struct Handle {

@@ -70,6 +70,7 @@ mod carrying_out;
 mod handle;
 mod inbox;
 mod machine;
+mod message;
 mod network;
 mod observe;
 mod poller;
@@ -90,15 +91,16 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-pub(crate) use handle::{Acquiring, Caller, Handle, Message};
+pub(crate) use handle::{Acquiring, Handle};
 pub(crate) use inbox::Outbox;
 pub(crate) use machine::{Command, Mode, NotGranted, Release, Renewal};
+pub(crate) use message::{Caller, Message};
 pub(crate) use observe::Hold;
 pub(crate) use shared::{Armed, Shared};
 
-use self::handle::End;
 use self::inbox::{Inbox, inbox};
 use self::machine::{Event, Id, Machine, Question, QuestionId};
+use self::message::End;
 use self::network::Network;
 use self::poller::{Poller, poller};
 use self::questions::Questions;

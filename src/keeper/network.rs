@@ -5,9 +5,9 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::handle::Message;
 use super::inbox::Outbox;
 use super::machine::ANSWER_TIMEOUT;
+use super::message::Message;
 use super::poller::{Poller, Watched};
 use super::routes::{Effect, Event, Found, Line, Shape, tag};
 use crate::clock::Time;

@@ -12,10 +12,9 @@ use tracing::{Level, Span};
 
 use super::machine::{NotGranted, Release};
 use super::routes::Note;
-use super::shared::Shared;
 use crate::error::LostReason;
 use crate::options::Spec;
-use crate::protocol::{About, ClientId, Ticket};
+use crate::protocol::{About, ClientId, Ticket, Token};
 use crate::wakers::Wakers;
 
 #[cfg(feature = "metrics")]
@@ -62,12 +61,11 @@ impl Wait {
         }
     }
 
-    pub(crate) fn granted(&self, lease: &Shared) {
-        let (lock, ticket, token, waited_ms) =
-            (&**lease.spec.name(), lease.ticket.get(), lease.token.get(), millis(lease.waited()));
+    pub(crate) fn granted(&self, spec: &Spec, ticket: Ticket, token: Token, waited: Duration) {
+        let (lock, ticket, token, waited_ms) = (&**spec.name(), ticket.get(), token.get(), millis(waited));
         tracing::debug!(target: TARGET, parent: &self.span, lock, ticket, token, waited_ms, "granted");
         #[cfg(feature = "metrics")]
-        metrics::granted(lease);
+        metrics::granted(spec, waited);
     }
 
     pub(crate) fn not_granted(&self, lock: &str, why: &NotGranted) {
@@ -98,12 +96,12 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    pub(crate) fn new(lease: &Shared) -> Self {
-        let (lock, token) = (&**lease.spec.name(), lease.token.get());
+    pub(crate) fn new(spec: &Spec, token: Token) -> Self {
+        let (lock, token) = (&**spec.name(), token.get());
         Self {
             span: tracing::debug_span!(target: TARGET, "hold", lock, token),
             #[cfg(feature = "metrics")]
-            _held: metrics::Gauged::held(&lease.spec),
+            _held: metrics::Gauged::held(spec),
         }
     }
 }
@@ -124,26 +122,33 @@ pub(crate) fn queued(wakers: &Arc<Wakers>, spec: &Arc<Spec>, ticket: Ticket, ran
 }
 
 /// A lease was renewed. `lag`: how much later than planned, unless it is renewed by hand.
-pub(crate) fn renewed(lease: &Shared, lag: Option<Duration>) {
+pub(crate) fn renewed(
+    wakers: &Arc<Wakers>,
+    spec: &Arc<Spec>,
+    token: Token,
+    remaining: Duration,
+    lag: Option<Duration>,
+) {
     if !is_wanted(Level::TRACE) && cfg!(not(feature = "metrics")) {
         return;
     }
-    let (spec, token, remaining_ms) = (lease.spec.clone(), lease.token.get(), millis(lease.remaining()));
-    lease.wakers.say(move || {
-        let lag_ms = lag.map(millis);
+    let spec = spec.clone();
+    wakers.say(move || {
+        let (token, remaining_ms, lag_ms) = (token.get(), millis(remaining), lag.map(millis));
         tracing::trace!(target: TARGET, lock = &**spec.name(), token, remaining_ms, lag_ms, "renewed");
         #[cfg(feature = "metrics")]
         metrics::renewed(&spec, lag);
     });
 }
 
-/// A lease was lost, or its client was closed. Recorded once, whether or not anybody awaits it.
-pub(crate) fn ended(lease: &Shared, reason: LostReason) {
-    let (spec, token, held) = (lease.spec.clone(), lease.token.get(), lease.held());
-    lease.wakers.call(move || {
+/// A lease was lost, or its client was closed. Recorded once, whether or not anybody awaits it. `held`: for how long,
+/// unless no caller has taken it.
+pub(crate) fn ended(wakers: &Arc<Wakers>, spec: &Arc<Spec>, token: Token, held: Option<Duration>, reason: LostReason) {
+    let spec = spec.clone();
+    wakers.call(move || {
         // The caller has closed the client, and needs no warning.
         if reason != LostReason::Closed {
-            let (lock, held_ms) = (&**spec.name(), held.map(millis));
+            let (lock, token, held_ms) = (&**spec.name(), token.get(), held.map(millis));
             tracing::warn!(target: TARGET, lock, token, held_ms, %reason, "lease lost");
         }
         #[cfg(feature = "metrics")]
@@ -152,24 +157,24 @@ pub(crate) fn ended(lease: &Shared, reason: LostReason) {
 }
 
 /// The caller gives a lease back, by a release or a drop; on a keeper only if it never had a caller.
-pub(crate) fn given_back(lease: &Shared) {
+pub(crate) fn given_back(spec: &Spec, held: Option<Duration>) {
     #[cfg(feature = "metrics")]
-    if let Some(held) = lease.held() {
-        metrics::held(&lease.spec, held);
+    if let Some(held) = held {
+        metrics::held(spec, held);
     }
     #[cfg(not(feature = "metrics"))]
-    let _ = lease;
+    let _ = (spec, held);
 }
 
 /// The server has answered a release, or has not done so by the lease's deadline.
-pub(crate) fn released(lease: &Shared, outcome: &Release) {
+pub(crate) fn released(wakers: &Arc<Wakers>, spec: &Arc<Spec>, token: Token, outcome: &Release) {
     let level = if let Release::Unknown(_) = outcome { Level::WARN } else { Level::DEBUG };
     if !is_wanted(level) {
         return;
     }
-    let (spec, token, outcome) = (lease.spec.clone(), lease.token.get(), outcome.clone());
-    lease.wakers.say(move || {
-        let lock = &**spec.name();
+    let (spec, outcome) = (spec.clone(), outcome.clone());
+    wakers.say(move || {
+        let (lock, token) = (&**spec.name(), token.get());
         match outcome {
             Release::Released => tracing::debug!(target: TARGET, lock, token, "released"),
             Release::Lost(reason) => tracing::debug!(target: TARGET, lock, token, %reason, "not released"),

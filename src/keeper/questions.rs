@@ -51,7 +51,7 @@ impl Questions {
             (Asker::Position(asker), Outcome::Position(position)) => asker.send(position).is_ok(),
             (Asker::Renewal(asker), Outcome::Renewal(renewal)) => asker.send(renewal).is_ok(),
             (Asker::Release(lease, asker), Outcome::Release(release)) => {
-                observe::released(&lease, &release);
+                observe::released(&lease.wakers, &lease.spec, lease.token, &release);
                 asker.is_some_and(|asker| asker.send(release).is_ok())
             }
             (Asker::Operator(asker), Outcome::Operator(reply)) => asker.send(reply).is_ok(),

@@ -8,9 +8,9 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::Notify;
 
-use super::handle::{Message, Origin};
 use super::inbox::Outbox;
 use super::machine::{Id, Question};
+use super::message::{Message, Origin};
 use super::observe;
 use super::questions::Asker;
 use crate::clock::Time;
@@ -129,7 +129,8 @@ impl Shared {
             let now = Time::now();
             let before = Time(self.renewed_at.swap(now.0, Ordering::Relaxed));
             self.tell(|shared| &shared.renewed);
-            observe::renewed(self, every.map(|every| now.since(before).saturating_sub(every)));
+            let lag = every.map(|every| now.since(before).saturating_sub(every));
+            observe::renewed(&self.wakers, &self.spec, self.token, self.remaining(), lag);
         }
     }
 
@@ -146,8 +147,8 @@ impl Shared {
         }
         // A loss is recorded before the caller hears of it.
         match reason {
-            LostReason::Released => observe::given_back(self),
-            reason => observe::ended(self, reason),
+            LostReason::Released => observe::given_back(&self.spec, self.held()),
+            reason => observe::ended(&self.wakers, &self.spec, self.token, self.held(), reason),
         }
         self.tell(|shared| &shared.ended);
         self.tell(|shared| &shared.renewed);

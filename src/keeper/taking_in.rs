@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use super::handle::{Caller, Message};
 use super::machine::{Command, Event, Id, Question};
+use super::message::{Caller, Message};
 use super::network::SetUp;
 use super::questions::Asker;
 use super::{Keeper, routes};

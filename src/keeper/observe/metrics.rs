@@ -6,7 +6,6 @@ use metrics::{Gauge, Label, SharedString, Unit};
 use metrics::{counter, describe_counter, describe_gauge, describe_histogram, gauge, histogram};
 
 use crate::error::LostReason;
-use crate::keeper::shared::Shared;
 use crate::options::Spec;
 
 const WAIT: &str = "fairlock_wait_seconds";
@@ -68,9 +67,9 @@ impl Drop for Gauged {
     }
 }
 
-pub(super) fn granted(lease: &Shared) {
-    counter!(GRANTS, labels(&lease.spec)).increment(1);
-    histogram!(WAIT, labels(&lease.spec)).record(lease.waited());
+pub(super) fn granted(spec: &Spec, waited: Duration) {
+    counter!(GRANTS, labels(spec)).increment(1);
+    histogram!(WAIT, labels(spec)).record(waited);
 }
 
 pub(super) fn failed(spec: &Spec, why: &'static str) {
