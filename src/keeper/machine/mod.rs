@@ -115,6 +115,31 @@ impl Machine {
         std::mem::take(&mut self.core.effects)
     }
 
+    /// Whether requests wait for room.
+    pub(crate) fn has_unsent(&self) -> bool {
+        !self.core.unsent.is_empty()
+    }
+
+    /// Sends what waits, but no more requests than there is room for.
+    fn send_unsent(&mut self, room: usize) {
+        let full = self.core.last_request.0.saturating_add(room as u64);
+        while self.core.last_request.0 < full && self.send_next() {}
+    }
+
+    /// False if nothing waits.
+    fn send_next(&mut self) -> bool {
+        if let Some((name, ids)) = self.core.unsent.next_leaves() {
+            self.at_lock(&name, |lock, core| lock.send_leave(core, ids));
+        } else if let Some(question) = self.core.unsent.questions.pop_first() {
+            self.send_question(question);
+        } else if let Some((.., id)) = self.core.unsent.acquires.pop_first() {
+            self.at(id, |lock, core| lock.turn_has_come(core, id));
+        } else {
+            return false;
+        }
+        true
+    }
+
     /// Runs this for the lock of a waiter, lease or release, if there is one with this id.
     fn at(&mut self, id: Id, act: impl FnOnce(&mut LockMachine, &mut Core)) {
         if let Some(name) = self.core.locks_of.get(&id).cloned() {

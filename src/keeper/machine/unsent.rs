@@ -18,11 +18,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::core::Core;
-use super::lock::LockMachine;
-use super::waiter::Phase;
-use super::{Id, Machine, QuestionId};
-use crate::protocol::Ticket;
+use super::api::QuestionId;
+use crate::protocol::{Id, Ticket};
 
 /// The place of an acquire among those that wait. A newcomer has no ticket.
 pub(in crate::keeper) type Turn = (IsNewcomer, Option<Ticket>, Id);
@@ -43,7 +40,7 @@ impl Unsent {
     }
 
     /// Those that leave one lock with the next request.
-    fn next_leaves(&mut self) -> Option<(Arc<str>, Vec<Id>)> {
+    pub(super) fn next_leaves(&mut self) -> Option<(Arc<str>, Vec<Id>)> {
         const BATCH: usize = 100;
         let (name, _) = self.leaves.first()?.clone();
         let mut ids = Vec::new();
@@ -54,53 +51,5 @@ impl Unsent {
             self.leaves.pop_first();
         }
         Some((name, ids))
-    }
-}
-
-impl Machine {
-    /// Whether requests wait for room.
-    pub(crate) fn has_unsent(&self) -> bool {
-        !self.core.unsent.is_empty()
-    }
-
-    /// Sends what waits, but no more requests than there is room for.
-    pub(super) fn send_unsent(&mut self, room: usize) {
-        let full = self.core.last_request.0.saturating_add(room as u64);
-        while self.core.last_request.0 < full && self.send_next() {}
-    }
-
-    /// False if nothing waits.
-    fn send_next(&mut self) -> bool {
-        if let Some((name, ids)) = self.core.unsent.next_leaves() {
-            self.at_lock(&name, |lock, core| lock.send_leave(core, ids));
-        } else if let Some(question) = self.core.unsent.questions.pop_first() {
-            self.send_question(question);
-        } else if let Some((.., id)) = self.core.unsent.acquires.pop_first() {
-            self.at(id, |lock, core| lock.turn_has_come(core, id));
-        } else {
-            return false;
-        }
-        true
-    }
-}
-
-impl LockMachine {
-    /// The acquire of this waiter is to be sent: the first, or the same again with the ticket that it has, whose answer
-    /// tells its position.
-    pub(super) fn await_turn(&mut self, core: &mut Core, id: Id) {
-        if let Some(waiter) = self.waiters.get_mut(&id).filter(|waiter| waiter.turn.is_none()) {
-            let turn = (waiter.ticket.is_none(), waiter.ticket, id);
-            core.unsent.acquires.insert(turn);
-            waiter.turn = Some(turn);
-        }
-    }
-
-    fn turn_has_come(&mut self, core: &mut Core, id: Id) {
-        let Some(waiter) = self.waiters.get_mut(&id) else { return };
-        waiter.turn = None;
-        // It may have been granted the lock by a message.
-        if matches!(waiter.phase, Phase::Asking | Phase::Queued) && waiter.request.is_none() {
-            self.send_acquire(core, id);
-        }
     }
 }

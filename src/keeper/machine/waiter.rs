@@ -302,6 +302,25 @@ impl LockMachine {
         }
     }
 
+    /// The acquire of this waiter is to be sent: the first, or the same again with the ticket that it has, whose answer
+    /// tells its position.
+    pub(super) fn await_turn(&mut self, core: &mut Core, id: Id) {
+        if let Some(waiter) = self.waiters.get_mut(&id).filter(|waiter| waiter.turn.is_none()) {
+            let turn = (waiter.ticket.is_none(), waiter.ticket, id);
+            core.unsent.acquires.insert(turn);
+            waiter.turn = Some(turn);
+        }
+    }
+
+    pub(super) fn turn_has_come(&mut self, core: &mut Core, id: Id) {
+        let Some(waiter) = self.waiters.get_mut(&id) else { return };
+        waiter.turn = None;
+        // It may have been granted the lock by a message.
+        if matches!(waiter.phase, Phase::Asking | Phase::Queued) && waiter.request.is_none() {
+            self.send_acquire(core, id);
+        }
+    }
+
     /// Gives up the place of a waiter, or what it was granted meanwhile.
     pub(super) fn abandon(&mut self, core: &mut Core, id: Id) {
         let Some(waiter) = self.remove_waiter(core, id) else { return };
