@@ -3,11 +3,17 @@
 
 with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$server"
 
-.PHONY: scripts lint-lua help setup quick test conformance test-all test-matrix test-acl test-examples test-doc test-redis-6.0 test-python test-package-python pictures public-api soak whims mutants mutants-generic model fuzz deny dist dist-static dist-deb release-check bench bench-peers bench-replicas bench-timeline demo
+.PHONY: scripts lint-lua help help-all setup quick test conformance test-all test-matrix test-acl test-examples test-doc test-redis-6.0 test-python test-package-python pictures public-api soak whims mutants mutants-generic model fuzz deny dist dist-static dist-deb release-check bench bench-peers bench-replicas demo
 help:
 	@echo "make demo        six jobs compete for one lock, two are killed, and a timeline shows who held it when"
 	@echo "make quick       the tests that need no server and the scripts against the model: within a minute of an edit"
 	@echo "make test        all tests, each on private Redis servers; make tests/api: those of one folder"
+	@echo "make mutants     puts one deliberate error after the other into the code; the tests must find each"
+	@echo "make bench       what the lock costs, see benches/README.md; ROWS='5 cycle' for some"
+	@echo
+	@echo "make help-all    all the others"
+
+help-all: help
 	@echo "make test-examples the examples that need more than Redis (axum, SQLite, PostgreSQL, a Prometheus exporter)"
 	@echo "make test-all    all of the above, longer failover runs of Sentinel and Cluster, and test-matrix"
 	@echo "make test-matrix the tests on Redis 6.0 to 8 and Valkey, with least rights, and at Sentinel and Cluster;"
@@ -21,7 +27,6 @@ help:
 	@echo "                 or processes under all faults at random, judged at the end: make soak MINUTES=60;"
 	@echo "                 or under failovers and moves of slots too: make soak MINUTES=60 AT=sentinels, or AT=cluster"
 	@echo "make whims       processes that behave and die at random, as often as you like: make whims CASES=50"
-	@echo "make mutants     puts one deliberate error after the other into the code; the tests must find each"
 	@echo "make mutants-generic  the same with what cargo-mutants generates for the parts without I/O; see docs/mutants.md"
 	@echo "make model       explores every state of larger worlds of clients and server, under each kind of fault (hours)"
 	@echo "make fuzz        feeds random bytes to every parser, with a nightly compiler: make fuzz SECONDS=600"
@@ -29,9 +34,7 @@ help:
 	@echo "make public-api  writes the public interface to docs/public-api.txt, which CI compares"
 	@echo "make pictures    draws docs/pictures/*.svg from the texts next to them"
 	@echo "make deny        licences, sources and known vulnerabilities of the dependencies"
-	@echo "make bench       what the lock costs, each figure with its limit, see benches/README.md; ROWS='5 cycle' for some"
-	@echo "make bench-peers compares with other locks; make bench-replicas: what it costs to wait for replicas;"
-	@echo "                 make bench-timeline: where each microsecond goes, thread by thread (needs perf, and root)"
+	@echo "make bench-peers compares with other locks; make bench-replicas: what it costs to wait for replicas"
 	@echo "make dist        a static binary and a Debian package, tried, in target/packages; make dist-static, make dist-deb: one"
 	@echo "make release-check  a release without publishing it: docs, crates, packages and image, made and tried; CI does not"
 	@echo "make setup       only what the other targets need: a redis-server and the crates"
@@ -166,9 +169,6 @@ bench:
 
 bench-replicas:
 	$(with_redis) cargo bench --bench replicas
-
-bench-timeline:
-	$(with_redis) cargo bench --bench timeline
 
 bench-peers:
 	$(with_redis) ./benches/peers/run.sh $(ROWS)

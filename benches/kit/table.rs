@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use super::limits::{LIMITS, Limit, REASONS};
+use super::limits::{LIMITS, Limit};
 use super::machine;
 
 /// Collects the rows as they are measured.
@@ -18,38 +18,38 @@ impl Table {
         Table { about: machine::description(), lines: Vec::new(), beyond: Vec::new() }
     }
 
-    /// A row with a limit. The details are the figures that it was made of.
-    pub fn row(&mut self, row: &str, measured: f64, details: &str) {
+    /// A row with a limit, and what its figure is compared with or made of.
+    pub fn row(&mut self, row: &str, measured: f64, compared: &str) {
         let limit = limit_of(row);
-        let (verdict, keeps) = verdict(limit, measured);
-        if !keeps {
+        let holds = limit.bound.holds(measured);
+        if !holds {
             self.beyond.push(limit.row);
         }
-        self.with_verdict(limit, measured, &verdict, details);
+        let worse = format!("WORSE than {:?}", limit.bound);
+        self.with_remark(limit, measured, compared, if holds { limit.remark } else { &worse });
     }
 
     /// A row that depends on where the kernel puts processes: not judged if it had no choice.
-    pub fn row_if_quiet(&mut self, quiet: bool, row: &str, measured: f64, details: &str) {
+    pub fn row_if_quiet(&mut self, quiet: bool, row: &str, measured: f64, compared: &str) {
         if quiet {
-            return self.row(row, measured, details);
+            return self.row(row, measured, compared);
         }
-        self.with_verdict(limit_of(row), measured, "not judged: a busy machine", details);
+        self.with_remark(limit_of(row), measured, compared, "not judged: a busy machine");
     }
 
-    fn with_verdict(&mut self, limit: &Limit, measured: f64, verdict: &str, details: &str) {
+    fn with_remark(&mut self, limit: &Limit, measured: f64, compared: &str, remark: &str) {
         let figure = if measured.abs() < 100.0 { format!("{measured:.2}") } else { format!("{measured:.0}") };
-        let row = limit.row;
-        self.line(&format!("| {row} | {} {} | {figure} | {verdict} | {details} |", limit.must.figure(), limit.unit));
+        self.line(&format!("| {} | {figure} {} | {compared} | {remark} |", limit.row, limit.unit));
     }
 
     /// A row that is there to be read, and has no limit.
     pub fn note(&mut self, row: &str, measured: &str) {
-        self.line(&format!("| {row} | | {measured} | | |"));
+        self.line(&format!("| {row} | {measured} | | |"));
     }
 
     /// A row that cannot be measured here.
     pub fn skipped(&mut self, row: &str, reason: &str) {
-        self.line(&format!("| {row} | | | SKIPPED | {reason} |"));
+        self.line(&format!("| {row} | SKIPPED | | {reason} |"));
     }
 
     fn line(&mut self, line: &str) {
@@ -59,38 +59,18 @@ impl Table {
 
     pub fn verdict(self) -> ExitCode {
         println!("\n{}\n", self.about);
-        println!("| row | must | measured | verdict | made of |\n|---|---|---|---|---|\n{}", self.lines.join("\n"));
-        for (reason, meaning) in
-            REASONS.iter().filter(|(reason, _)| self.lines.iter().any(|line| line.contains(reason)))
-        {
-            println!("\n{reason}: {meaning}");
-        }
+        println!(
+            "| row | measured | compared with, or made of | remark |\n|---|---|---|---|\n{}",
+            self.lines.join("\n")
+        );
         if self.beyond.is_empty() {
             return ExitCode::SUCCESS;
         }
-        println!("\n{} beyond their limits: {}", self.beyond.len(), self.beyond.join("; "));
+        println!("\n{} worse than they were: {}", self.beyond.len(), self.beyond.join("; "));
         ExitCode::FAILURE
     }
 }
 
 fn limit_of(row: &str) -> &'static Limit {
     LIMITS.iter().find(|limit| limit.row == row).unwrap_or_else(|| panic!("no limit for {row:?}"))
-}
-
-/// The verdict in words, and whether the row keeps to what it must or is known to miss.
-fn verdict(limit: &Limit, measured: f64) -> (String, bool) {
-    let must = limit.must;
-    let within = |noise: f64| must.holds(measured, noise);
-    match limit.known {
-        _ if within(0.0) => ("ok".to_owned(), true),
-        _ if within(must.tolerance()) => ("ok, within the noise".to_owned(), true),
-        None => ("BEYOND".to_owned(), false),
-        Some((recorded, reason)) => {
-            let known = must.at(recorded);
-            match known.holds(measured, known.tolerance()) {
-                true => (format!("known: {recorded} ({reason})"), true),
-                false => (format!("WORSE than the known {recorded} ({reason})"), false),
-            }
-        }
-    }
 }
