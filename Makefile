@@ -3,7 +3,7 @@
 
 with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$server"
 
-.PHONY: scripts lint-lua help help-all setup quick test conformance test-all test-matrix test-acl test-examples test-doc test-redis-6.0 test-python test-package-python pictures public-api soak whims mutants mutants-generic model fuzz deny dist dist-static dist-deb release-check bench bench-peers bench-replicas demo
+.PHONY: loom scripts lint-lua help help-all setup quick test conformance test-all test-matrix test-acl test-examples test-doc test-redis-6.0 test-python test-package-python pictures public-api soak whims mutants mutants-generic model fuzz deny dist dist-static dist-deb release-check bench bench-peers bench-replicas demo
 help:
 	@echo "make demo        six jobs compete for one lock, two are killed, and a timeline shows who held it when"
 	@echo "make quick       the tests that need no server and the scripts against the model: within a minute of an edit"
@@ -28,6 +28,7 @@ help-all: help
 	@echo "                 or under failovers and moves of slots too: make soak MINUTES=60 AT=sentinels, or AT=cluster"
 	@echo "make whims       processes that behave and die at random, as often as you like: make whims CASES=50"
 	@echo "make mutants-generic  the same with what cargo-mutants generates for the parts without I/O; see docs/mutants.md"
+	@echo "make loom        tries every order of memory operations where threads share more than a mutex; CI runs it"
 	@echo "make model       explores every state of larger worlds of clients and server, under each kind of fault (hours)"
 	@echo "make fuzz        feeds random bytes to every parser, with a nightly compiler: make fuzz SECONDS=600"
 	@echo "make scripts     writes the scripts as they are sent to lua/rendered; make lint-lua: luacheck on them"
@@ -124,6 +125,10 @@ mutants-generic:
 # A build of its own: what these examples need (a web framework, databases) takes minutes the first time.
 test-examples:
 	postgres=$$(./scripts/ensure-postgres.sh) && $(with_redis) FAIRLOCK_POSTGRES="$$postgres" cargo test -p fairlock-examples --test more
+
+# The real files that rest on the order of memory operations, in every order that the memory model allows.
+loom:
+	cargo test --release -p fairlock-loom
 
 model:
 	cargo test --release --lib every_state_of_larger_worlds -- --ignored --nocapture

@@ -3,9 +3,10 @@
 use std::future::Future;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake};
-use std::thread::{Thread, current, park};
+
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::thread::{Thread, current, park};
 
 /// Polls a channel without tokio's budget for cooperation: on another executor inside of a tokio task, such as
 /// [`Operation::blocking`](crate::Operation::blocking), an exhausted budget is never refilled and the poll would be
@@ -28,7 +29,7 @@ impl Wake for Sleeper {
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        if !self.woken.swap(true, Ordering::AcqRel) {
+        if !self.woken.swap(true, Ordering::Release) {
             self.thread.unpark();
         }
     }
@@ -43,13 +44,13 @@ pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
         if let Poll::Ready(output) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
             return output;
         }
-        while !sleeper.woken.swap(false, Ordering::AcqRel) {
+        while !sleeper.woken.swap(false, Ordering::Acquire) {
             park();
         }
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -1,13 +1,11 @@
 //! Cancelling acquires from any thread.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use tokio::sync::Notify;
-use tokio::sync::futures::OwnedNotified;
-
 use crate::fork::{Process, UnlessForked};
+use crate::sync::atomic::{AtomicBool, Ordering};
+use crate::sync::{Notify, OwnedNotified};
 
 /// Cancels acquires from any thread: those that were given it with [`cancelled_by`](crate::Acquire::cancelled_by), both
 /// under way and later ones. Clones are the same token.

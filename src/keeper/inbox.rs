@@ -10,12 +10,13 @@
 
 use std::cell::Cell;
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use crate::memory::KEPT;
 use crate::mutex::{lock, try_lock};
 use crate::notifier::Notifier;
+use crate::sync::atomic::{AtomicBool, Ordering, fence};
+use crate::sync::{Mutex, thread_local};
 
 /// The keeper's end.
 pub(super) struct Inbox<T> {
@@ -52,7 +53,7 @@ impl<T> Clone for Outbox<T> {
 
 pub(super) fn inbox<T>(notifier: Notifier) -> (Outbox<T>, Inbox<T>) {
     let [queue, own] = [(); 2].map(|()| Mutex::new(Some(VecDeque::new())));
-    static LAST: AtomicU64 = AtomicU64::new(0);
+    static LAST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
     let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
     let shared = Arc::new(Channel { number, queue, own, sleeps: AtomicBool::new(false), notifier });
     (Outbox(shared.clone()), Inbox { shared, taken: VecDeque::new() })
@@ -61,7 +62,7 @@ pub(super) fn inbox<T>(notifier: Notifier) -> (Outbox<T>, Inbox<T>) {
 impl<T> Outbox<T> {
     /// Whether this thread is the keeper.
     pub(super) fn is_of_this_thread(&self) -> bool {
-        INBOX.get() == self.0.number
+        INBOX.with(Cell::get) == self.0.number
     }
 
     /// Fails if the keeper has ended, which drops the message.
@@ -86,7 +87,7 @@ impl<T> Outbox<T> {
 impl<T> Inbox<T> {
     /// From now on this thread is the keeper.
     pub(super) fn belongs_here(&self) {
-        INBOX.set(self.shared.number);
+        INBOX.with(|inbox| inbox.set(self.shared.number));
     }
 
     /// None if there is no message, or while a sender holds the lock. That sender notifies the keeper if it has gone
@@ -133,7 +134,7 @@ impl<T> Drop for Inbox<T> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use std::os::unix::net::UnixStream;

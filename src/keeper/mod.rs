@@ -28,7 +28,7 @@
 //! it carries out the effects; and it writes with one system call for each server. Everything that blocks (name
 //! look-ups, connecting, logging in) is done on short-lived threads, which end by a deadline and send their result. All
 //! threads of the library block signals (`thread.rs`). A message wakes the keeper only if it sleeps (`inbox.rs`). The
-//! keeper waits for no lock that another thread may hold (`inbox.rs`, `shared.rs`, `wakers/`).
+//! keeper waits for no lock that another thread may hold (`inbox.rs`, `course.rs`, `wakers/`).
 //!
 //! **Joining.** An acquire is one request. The server grants the lock at once, or gives a ticket: the place in the
 //! queue (I2). A waiter keeps its ticket until its acquire is resolved, and may send its request again at any time (I7,
@@ -67,6 +67,8 @@
 //! operator fixes at the server (I8, `docs/errors.md`).
 
 mod carrying_out;
+mod change;
+mod course;
 mod handle;
 mod inbox;
 mod machine;

@@ -1,13 +1,11 @@
 //! What the keeper and a holder share: the lease as both of them see it, and its release when it is dropped.
 
 use std::fmt;
-use std::future::poll_fn;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use tokio::sync::Notify;
-
+use super::change::Change;
+use super::course::Course;
 use super::inbox::Outbox;
 use super::machine::{Id, Question};
 use super::message::{Message, Origin};
@@ -15,7 +13,6 @@ use super::observe;
 use super::questions::Asker;
 use crate::clock::Time;
 use crate::error::{Lost, LostReason};
-use crate::fork::UnlessForked;
 use crate::options::Spec;
 use crate::protocol::{Ticket, Token, WireId};
 use crate::wakers::Wakers;
@@ -29,67 +26,13 @@ pub(crate) struct Shared {
     pub(crate) origin: Origin,
     /// When the keeper heard of the grant.
     granted: (Time, SystemTime),
-    deadline: AtomicU64,
-    /// How often it was renewed.
-    renewals: AtomicU64,
-    /// When it was last renewed, or granted.
-    renewed_at: AtomicU64,
-    taken: AtomicU8,
-    /// A thread sets `lost`. No other thread may try to, because it would wait for the first one.
-    ending: AtomicBool,
-    lost: OnceLock<LostReason>,
+    course: Course,
     /// It was renewed, or lost.
     renewed: Change,
     /// The lease was lost or released.
     ended: Change,
     pub(crate) wakers: Arc<Wakers>,
 }
-
-/// Something that callers await. `Notify` has a lock, which each caller that awaits it takes. So the waker thread
-/// notifies them, and not the keeper (I12 of `docs/guarantees.md`).
-#[derive(Default)]
-struct Change {
-    awaited: AtomicU32,
-    notify: Notify,
-}
-
-impl Change {
-    /// Resolves once `is_over` returns a value. It is asked at once and after each change. In a forked process no keeper
-    /// tells of changes, and `is_over` has a value at the next poll.
-    async fn until<T>(&self, of: &Shared, mut is_over: impl FnMut() -> Option<T>) -> T {
-        let _counted = Counted::new(&self.awaited);
-        loop {
-            let notified = self.notify.notified();
-            if let Some(over) = is_over() {
-                return over;
-            }
-            let mut notified = UnlessForked::new(&of.origin.process, notified);
-            poll_fn(|context| notified.poll(context)).await;
-        }
-    }
-}
-
-/// A future that awaits a change.
-struct Counted<'a>(&'a AtomicU32);
-
-impl<'a> Counted<'a> {
-    fn new(awaited: &'a AtomicU32) -> Self {
-        awaited.fetch_add(1, Ordering::SeqCst);
-        // With the one in `tell`: either this future sees the change, or `tell` sees this future.
-        fence(Ordering::SeqCst);
-        Self(awaited)
-    }
-}
-
-impl Drop for Counted<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-}
-
-const WAITING: u8 = 0;
-const TAKEN: u8 = 1;
-const RECLAIMED: u8 = 2;
 
 impl Shared {
     pub(crate) fn new(
@@ -109,12 +52,7 @@ impl Shared {
             ticket,
             origin,
             granted: (now, SystemTime::now()),
-            renewals: AtomicU64::new(0),
-            renewed_at: AtomicU64::new(now.0),
-            deadline: AtomicU64::new(deadline.0),
-            taken: AtomicU8::new(WAITING),
-            ending: AtomicBool::new(false),
-            lost: OnceLock::new(),
+            course: Course::new(now, deadline),
             renewed: Change::default(),
             ended: Change::default(),
             wakers,
@@ -123,11 +61,8 @@ impl Shared {
 
     /// `every`: how often it is renewed, unless by hand.
     pub(super) fn prolong(self: &Arc<Self>, deadline: Time, every: Option<Duration>) {
-        if self.lost.get().is_none() {
-            self.deadline.fetch_max(deadline.0, Ordering::Release);
-            self.renewals.fetch_add(1, Ordering::Release);
-            let now = Time::now();
-            let before = Time(self.renewed_at.swap(now.0, Ordering::Relaxed));
+        let now = Time::now();
+        if let Some(before) = self.course.prolong(now, deadline) {
             self.tell(|shared| &shared.renewed);
             let lag = every.map(|every| now.since(before).saturating_sub(every));
             observe::renewed(&self.wakers, &self.spec, self.token, self.remaining(), lag);
@@ -141,8 +76,7 @@ impl Shared {
 
     /// The lease is lost. Until this deadline its holder can finish.
     pub(crate) fn lose(self: &Arc<Self>, reason: LostReason, deadline: Time) {
-        self.deadline.fetch_min(deadline.0, Ordering::Release);
-        if self.ending.swap(true, Ordering::SeqCst) || self.lost.set(reason.clone()).is_err() {
+        if !self.course.end(deadline, reason.clone()) {
             return;
         }
         // A loss is recorded before the caller hears of it.
@@ -155,25 +89,20 @@ impl Shared {
     }
 
     fn tell(self: &Arc<Self>, which: fn(&Self) -> &Change) {
-        fence(Ordering::SeqCst);
-        if which(self).awaited.load(Ordering::SeqCst) > 0 {
+        if which(self).is_awaited() {
             let shared = self.clone();
-            self.wakers.call(move || which(&shared).notify.notify_waiters());
+            self.wakers.call(move || which(&shared).notify());
         }
     }
 
     /// The keeper takes the lease back if its caller has not taken it.
     pub(crate) fn reclaim(&self) -> bool {
-        self.taken.compare_exchange(WAITING, RECLAIMED, Ordering::AcqRel, Ordering::Acquire).is_ok()
-    }
-
-    fn take(&self) -> bool {
-        self.taken.compare_exchange(WAITING, TAKEN, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        self.course.reclaim()
     }
 
     /// How long it has been held. None if no caller has taken it.
     pub(super) fn held(&self) -> Option<Duration> {
-        (self.taken.load(Ordering::Acquire) == TAKEN).then(|| Time::now().since(self.granted.0))
+        self.course.is_taken().then(|| Time::now().since(self.granted.0))
     }
 
     pub(crate) fn lost_with(&self, reason: LostReason) -> Lost {
@@ -195,7 +124,7 @@ impl Shared {
     }
 
     pub(crate) fn renewed_at(&self) -> Time {
-        Time(self.renewed_at.load(Ordering::Relaxed))
+        self.course.renewed_at()
     }
 
     /// The id of the holder, as observers see it.
@@ -204,14 +133,14 @@ impl Shared {
     }
 
     pub(crate) fn remaining(&self) -> Duration {
-        Time(self.deadline.load(Ordering::Acquire)).since(Time::now())
+        self.course.deadline().since(Time::now())
     }
 
     pub(crate) fn check(&self) -> Result<(), Lost> {
         if self.is_forked() {
             return Err(self.lost_with(LostReason::Forked));
         }
-        if let Some(reason) = self.lost.get() {
+        if let Some(reason) = self.course.lost() {
             return Err(self.lost_with(reason.clone()));
         }
         if self.remaining().is_zero() {
@@ -222,13 +151,13 @@ impl Shared {
 
     /// The reason, once there is one.
     pub(crate) async fn ended(&self) -> LostReason {
-        let reason = || if self.is_forked() { Some(LostReason::Forked) } else { self.lost.get().cloned() };
-        self.ended.until(self, reason).await
+        let reason = || if self.is_forked() { Some(LostReason::Forked) } else { self.course.lost().cloned() };
+        self.ended.until(&self.origin.process, reason).await
     }
 
     /// How often it was renewed so far, to be given to [`Self::renewed`].
     pub(crate) fn renewals(&self) -> u64 {
-        self.renewals.load(Ordering::Acquire)
+        self.course.renewals()
     }
 
     /// The remaining time, once it was renewed more often than this.
@@ -237,7 +166,7 @@ impl Shared {
             Err(lost) => Some(Err(lost)),
             Ok(()) => (self.renewals() > before).then(|| Ok(self.remaining())),
         };
-        self.renewed.until(self, renewed).await
+        self.renewed.until(&self.origin.process, renewed).await
     }
 
     pub(crate) fn show(&self, kind: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -261,7 +190,7 @@ impl Armed {
 
     /// For the guard, unless the keeper has taken the lease back: then how long it had waited to be taken.
     pub(crate) fn take(mut self) -> Result<Self, Duration> {
-        if self.shared.take() {
+        if self.shared.course.take() {
             Ok(self)
         } else {
             self.armed = false;
@@ -338,7 +267,7 @@ mod tests {
             shared.end(LostReason::Ended);
             assert!(matches!(said.recv_timeout(Duration::from_secs(20)).unwrap(), LostReason::Ended), "round {round}");
             awaiting.join().unwrap();
-            assert_eq!(shared.ended.awaited.load(Ordering::SeqCst), 0);
+            assert!(!shared.ended.is_awaited());
         }
     }
 
@@ -346,9 +275,9 @@ mod tests {
     #[test]
     fn no_thread_waits_for_the_one_that_ends_a_lease() {
         let shared = lease_until(Time::now() + Duration::from_secs(60));
-        shared.ending.store(true, Ordering::SeqCst);
+        shared.course.begin_to_end();
         shared.end(LostReason::Ended);
-        assert!(shared.lost.get().is_none() && shared.remaining().is_zero());
+        assert!(shared.course.lost().is_none() && shared.remaining().is_zero());
         shared.check().unwrap_err();
     }
 }
