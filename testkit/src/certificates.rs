@@ -2,7 +2,7 @@
 
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 
-use crate::{RedisServer, server};
+use crate::{server, server::RedisServer};
 
 /// A certificate and its key, as PEM.
 pub struct Identity {

@@ -16,11 +16,11 @@ use std::{ops::Range, time::Duration};
 use redis::{Value, cmd};
 
 use super::{
-    SOON, eventually,
     proxy::Proxy,
     run,
     server::{Builder as ServerBuilder, RedisServer},
     urls::before_host,
+    waiting::{SOON, eventually},
 };
 
 /// The configuration line that makes a server a cluster node.

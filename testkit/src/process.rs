@@ -17,7 +17,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
-use super::{SOON, eventually};
+use super::waiting::{SOON, eventually};
 
 #[derive(Debug)]
 pub struct Process {

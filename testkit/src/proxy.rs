@@ -33,10 +33,10 @@ use tempfile::TempDir;
 use self::connection::Connection;
 pub use super::faults::{Act, Target};
 use super::{
-    SOON,
     faults::Rules,
     server::RedisServer,
     urls::{before_host, of_socket},
+    waiting::SOON,
 };
 
 /// The counts so far.

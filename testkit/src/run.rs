@@ -23,9 +23,10 @@
 use std::{env, process::Command, sync::OnceLock};
 
 use super::{
-    SOON, cluster,
+    cluster,
     sentinel::MASTER,
     server::{Builder, RedisServer, redis_server},
+    waiting::SOON,
 };
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

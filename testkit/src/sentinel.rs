@@ -14,9 +14,10 @@ use std::time::Duration;
 use redis::cmd;
 
 use super::{
-    SOON, eventually, run,
+    run,
     server::{Builder as ServerBuilder, RedisServer},
     urls::before_host,
+    waiting::{SOON, eventually},
 };
 
 /// The sentinels' name of their master.

@@ -16,7 +16,12 @@ use rustix::process::Signal;
 use tempfile::TempDir;
 
 pub use self::builder::Builder;
-use super::{SOON, eventually, process::Process, root, run::Topology, say};
+use super::{
+    place::{root, say},
+    process::Process,
+    run::Topology,
+    waiting::{SOON, eventually},
+};
 
 /// A running server. Every method takes `&self`, so that one thread can restart it while others use it.
 ///

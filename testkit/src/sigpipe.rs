@@ -3,7 +3,7 @@
 
 use fairlock::{Client, Lock};
 
-use super::{SOON, child::say, quiet};
+use super::{child::say, clients::quiet, waiting::SOON};
 
 /// How often the connection is ended.
 const ENDS: usize = 100;

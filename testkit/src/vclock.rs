@@ -17,7 +17,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{server::Builder, tmp};
+use super::{place::tmp, server::Builder};
 
 /// The test sets how far this clock differs from the machine's. At first it does not.
 #[derive(Debug)]

@@ -11,7 +11,11 @@ use std::{
 
 use redis::{Connection, cmd};
 
-use super::{SOON, eventually, history::nothing_left, server::RedisServer};
+use super::{
+    history::nothing_left,
+    server::RedisServer,
+    waiting::{SOON, eventually},
+};
 
 /// Asserts that nothing is left behind: no key but the `:lock` of idle locks, each with a TTL. Drops release in the
 /// background, so this waits until it holds; if it does not, it prints the keys with their contents.

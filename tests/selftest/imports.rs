@@ -31,6 +31,20 @@ fn few_files_import_each_other_in_a_circle() {
     }
 }
 
+/// `lib.rs` of the test kit passes on what tests use. Its own files import from each other, so that all arrows go down.
+#[test]
+fn no_file_of_the_test_kit_imports_what_its_front_passes_on() {
+    let mut files = BTreeMap::new();
+    read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("testkit/src"), "", &mut files);
+    let is_from_front = |file: &str, path: &str| {
+        let rest = path.strip_prefix("crate::").or(path.strip_prefix("super::").filter(|_| !file.contains("::")));
+        rest.is_some_and(|rest| !rest.is_empty() && !files.contains_key(rest.split("::").next().unwrap()))
+    };
+    let all = files.iter().flat_map(|(file, text)| paths(text).into_iter().map(move |path| (file, path)));
+    let wrong: Vec<_> = all.filter(|(file, path)| is_from_front(file, path)).collect();
+    assert!(files.len() > 20 && wrong.is_empty(), "{wrong:#?}");
+}
+
 /// The redis crate encodes, parses and is compared with in one folder.
 #[test]
 fn one_folder_of_the_library_names_the_redis_crate() {

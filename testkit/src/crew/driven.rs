@@ -16,9 +16,9 @@ use fastrand::Rng;
 
 use super::{member::Orders, notes::ANSWER_TIMEOUT, turn::up_to};
 use crate::{
-    Child,
+    child::Child,
     history::{Event, Recorder, now_ns},
-    say,
+    place::say,
 };
 
 /// How often it looks what is due, and asks whether a lease is believed in.

@@ -52,9 +52,11 @@ pub use self::{
     setup::Setup,
 };
 use super::{
-    Child, RedisServer, eventually,
+    child::Child,
     history::{Admitted, Event, History, Recorder, Terms, Wait, now_ns},
-    say,
+    place::say,
+    server::RedisServer,
+    waiting::eventually,
 };
 
 /// The body of the test `child` in the `main.rs` of a binary with crews: their processes run it.

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     history::{Recorder, Terms, now_ns},
-    tmp,
+    place::tmp,
 };
 
 /// How long after its timeout an acquire may return. Only the machine can be the reason for a delay; a process that
