@@ -63,7 +63,7 @@ pub fn read_push(payload: &[u8]) -> Option<ReadPush> {
 
 /// The numbers in the reply of the script of this name, as the client reads them. Spans are in microseconds.
 pub fn read_reply(script: &str, packed: &[u8]) -> Option<Vec<u128>> {
-    let verb = Verb::ALL.into_iter().find(|verb| SCRIPTS[*verb as usize].name == script)?;
+    let verb = Verb::ALL.into_iter().find(|verb| verb.script().name == script)?;
     let Reply { common, verdict } = Reply::unpack(verb, packed)?;
     let told = match verdict {
         Verdict::Acquire(AcquireVerdict::Queued { ticket, rank, .. }) => vec![ticket.get().into(), rank.into()],

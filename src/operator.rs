@@ -13,7 +13,7 @@ use crate::error::ConnectError;
 use crate::guard::Guard;
 use crate::inspect::LockState;
 use crate::lock_all::AllGuard;
-use crate::protocol::{Epoch, LeaveRequest, LockKeys, Memory, Reply, Request, SCRIPTS, Token, Verb, Verdict, WireId};
+use crate::protocol::{Epoch, LeaveRequest, LockKeys, Memory, Reply, Request, Token, Verb, Verdict, WireId};
 pub use crate::server::{Answer, Line, Place, Places};
 
 impl ClientBuilder {
@@ -88,7 +88,7 @@ impl Line {
         waiters: u32,
         within: Duration,
     ) -> Result<Vec<Result<Seen, LookError>>, LookError> {
-        let script = &SCRIPTS[Verb::Inspect as usize];
+        let script = Verb::Inspect.script();
         let digest = crate::server::digest(script);
         let count = waiters.to_string();
         let any = |answers: &[Answer], codes: &[&str]| {
@@ -121,7 +121,7 @@ impl Line {
     /// # Errors
     /// [`LookError`]: [`LookError::Moved`] if the lock is at another server.
     pub fn leave(&mut self, prefix: &str, name: &str, ids: &[String], within: Duration) -> Result<(), LookError> {
-        let script = &SCRIPTS[Verb::Leave as usize];
+        let script = Verb::Leave.script();
         let keys = Arc::new(LockKeys::new(prefix, name));
         let request = Request::Leave(LeaveRequest {
             keys: keys.clone(),

@@ -19,161 +19,90 @@ pub(crate) struct About {
     pub(crate) owner: Arc<str>,
 }
 
-/// The verbs, each of which is a script.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Verb {
-    Acquire,
-    Heartbeat,
-    Renew,
-    Release,
-    Leave,
-    Inspect,
-    Break,
-    History,
+/// The verbs, each with the request of its own and the file of its script.
+macro_rules! verbs {
+    ($($verb:ident($request:ident) = $file:literal),*) => {
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub(crate) enum Verb {
+            $($verb),*
+        }
+
+        impl Verb {
+            pub(crate) const ALL: [Verb; [$(Verb::$verb),*].len()] = [$(Verb::$verb),*];
+
+            /// The file of its script.
+            pub(super) fn file(self) -> &'static str {
+                match self {
+                    $(Verb::$verb => $file),*
+                }
+            }
+        }
+
+        /// One request to one lock.
+        #[derive(Debug, Clone, Hash)]
+        pub(crate) enum Request {
+            $($verb($request)),*
+        }
+
+        impl Request {
+            /// Which script this runs, and what its reply is to be read as.
+            pub(crate) fn verb(&self) -> Verb {
+                match self {
+                    $(Request::$verb(_) => Verb::$verb),*
+                }
+            }
+
+            pub(crate) fn keys(&self) -> &Arc<LockKeys> {
+                match self {
+                    $(Request::$verb(request) => &request.keys),*
+                }
+            }
+
+            /// What the client knows of the lock, as this request tells it.
+            pub(crate) fn memory(&self) -> Memory {
+                match self {
+                    $(Request::$verb(request) => request.memory()),*
+                }
+            }
+
+            /// The arguments in the order in which the script names them, each under that name. A grant on behalf of
+            /// this client is published to `channel`.
+            pub(crate) fn arguments(&self, channel: &str, put: impl FnMut(&'static str, &[u8])) {
+                let mut to = Arguments { channel, put, digits: itoa::Buffer::new() };
+                match self {
+                    $(Request::$verb(request) => request.write(&mut to)),*
+                }
+            }
+        }
+    };
 }
+
+verbs!(
+    Acquire(AcquireRequest) = "acquire",
+    Heartbeat(HeartbeatRequest) = "heartbeat",
+    Renew(RenewRequest) = "renew",
+    Release(ReleaseRequest) = "release",
+    Leave(LeaveRequest) = "leave",
+    Inspect(InspectRequest) = "inspect",
+    Break(BreakRequest) = "break",
+    History(HistoryRequest) = "history"
+);
 
 impl Verb {
     /// Whether it is asked by people who look at a lock, and not by a client that uses it.
     pub(crate) fn is_operators(self) -> bool {
         matches!(self, Verb::Inspect | Verb::Break | Verb::History)
     }
-
-    /// All of them, in the order of the scripts.
-    #[cfg(any(test, feature = "testing"))]
-    pub(crate) const ALL: [Verb; 8] = [
-        Verb::Acquire,
-        Verb::Heartbeat,
-        Verb::Renew,
-        Verb::Release,
-        Verb::Leave,
-        Verb::Inspect,
-        Verb::Break,
-        Verb::History,
-    ];
-}
-
-/// One request to one lock.
-#[derive(Debug, Clone, Hash)]
-pub(crate) enum Request {
-    Acquire(AcquireRequest),
-    Heartbeat(HeartbeatRequest),
-    Renew(RenewRequest),
-    Release(ReleaseRequest),
-    Leave(LeaveRequest),
-    Inspect(InspectRequest),
-    Break(BreakRequest),
-    History(HistoryRequest),
-}
-
-impl Request {
-    /// Which script this runs, and what its reply is to be read as.
-    pub(crate) fn verb(&self) -> Verb {
-        match self {
-            Request::Acquire(_) => Verb::Acquire,
-            Request::Heartbeat(_) => Verb::Heartbeat,
-            Request::Renew(_) => Verb::Renew,
-            Request::Release(_) => Verb::Release,
-            Request::Leave(_) => Verb::Leave,
-            Request::Inspect(_) => Verb::Inspect,
-            Request::Break(_) => Verb::Break,
-            Request::History(_) => Verb::History,
-        }
-    }
-
-    /// What the client knows of the lock, as this request tells it.
-    pub(crate) fn memory(&self) -> Memory {
-        match self {
-            Request::Acquire(request) => request.memory,
-            Request::Heartbeat(request) => request.memory,
-            Request::Renew(request) => request.memory,
-            Request::Release(request) => request.memory,
-            Request::Leave(request) => request.memory,
-            Request::Inspect(_) | Request::Break(_) | Request::History(_) => Memory::NONE,
-        }
-    }
-
-    pub(crate) fn keys(&self) -> &Arc<LockKeys> {
-        match self {
-            Request::Acquire(request) => &request.keys,
-            Request::Heartbeat(request) => &request.keys,
-            Request::Renew(request) => &request.keys,
-            Request::Release(request) => &request.keys,
-            Request::Leave(request) => &request.keys,
-            Request::Inspect(request) => &request.keys,
-            Request::Break(request) => &request.keys,
-            Request::History(request) => &request.keys,
-        }
-    }
-
-    /// The arguments in the order in which the script names them, each under that name. A grant on behalf of this
-    /// client is published to `channel`.
-    pub(crate) fn arguments(&self, channel: &str, put: impl FnMut(&'static str, &[u8])) {
-        let mut to = Arguments { put, digits: itoa::Buffer::new() };
-        match self {
-            Request::Acquire(request) => {
-                to.text("id", request.id.as_str());
-                to.number("room", request.room);
-                to.flag("as_claim", request.as_claim);
-                to.span("lease_us", request.lease);
-                to.span("liveness_us", request.liveness);
-                to.span("buffer_us", request.buffer);
-                to.span("heartbeat_us", request.heartbeat);
-                to.about(channel, &request.about);
-                to.told(request.memory);
-                to.seat(request.seat);
-            }
-            Request::Heartbeat(request) => {
-                to.text("client", request.client.as_str());
-                to.span("liveness_us", request.liveness);
-                to.span("buffer_us", request.buffer);
-                to.span("heartbeat_us", request.heartbeat);
-                to.told(request.memory);
-                request.ids.iter().for_each(|id| to.text("ids...", id.as_str()));
-            }
-            Request::Renew(request) => {
-                to.text("id", request.id.as_str());
-                to.seat(request.seat);
-                to.span("lease_us", request.lease);
-                to.span("left_us", request.left);
-                to.span("liveness_us", request.liveness);
-                to.about(channel, &request.about);
-                to.told(request.memory);
-            }
-            Request::Release(request) => {
-                to.text("id", request.id.as_str());
-                to.seat(request.seat);
-                to.told(request.memory);
-            }
-            Request::Leave(request) => {
-                to.told(request.memory);
-                request.ids.iter().for_each(|id| to.text("ids...", id.as_str()));
-            }
-            Request::Inspect(request) => {
-                to.number("after", Ticket::on_wire(request.after));
-                to.number("count", u64::from(request.count));
-            }
-            Request::Break(request) => {
-                to.number("token", Token::on_wire(request.token));
-                to.flag("force", request.force);
-            }
-            Request::History(request) => {
-                match request.switch {
-                    Some(on) => to.flag("switch", on),
-                    None => to.text("switch", ""),
-                }
-                to.number("count", u64::from(request.count));
-            }
-        }
-    }
 }
 
 /// Where the arguments of a request go, one after the other.
-struct Arguments<P> {
+struct Arguments<'a, P> {
+    channel: &'a str,
     put: P,
     digits: itoa::Buffer,
 }
 
-impl<P: FnMut(&'static str, &[u8])> Arguments<P> {
+impl<P: FnMut(&'static str, &[u8])> Arguments<'_, P> {
     fn text(&mut self, name: &'static str, value: &str) {
         (self.put)(name, value.as_bytes());
     }
@@ -194,8 +123,8 @@ impl<P: FnMut(&'static str, &[u8])> Arguments<P> {
         (self.put)("memory", memory.as_bytes());
     }
 
-    fn about(&mut self, channel: &str, about: &About) {
-        self.text("channel", channel);
+    fn about(&mut self, about: &About) {
+        (self.put)("channel", self.channel.as_bytes());
         self.text("secret", about.secret.as_str());
         self.text("label", &about.label);
         self.text("owner", &about.owner);
@@ -228,6 +157,25 @@ pub(crate) struct AcquireRequest {
     pub(crate) seat: Seat,
 }
 
+impl AcquireRequest {
+    fn memory(&self) -> Memory {
+        self.memory
+    }
+
+    fn write(&self, to: &mut Arguments<'_, impl FnMut(&'static str, &[u8])>) {
+        to.text("id", self.id.as_str());
+        to.number("room", self.room);
+        to.flag("as_claim", self.as_claim);
+        to.span("lease_us", self.lease);
+        to.span("liveness_us", self.liveness);
+        to.span("buffer_us", self.buffer);
+        to.span("heartbeat_us", self.heartbeat);
+        to.about(&self.about);
+        to.told(self.memory);
+        to.seat(self.seat);
+    }
+}
+
 /// All waiters of this client are alive.
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct HeartbeatRequest {
@@ -238,6 +186,21 @@ pub(crate) struct HeartbeatRequest {
     pub(crate) heartbeat: Duration,
     pub(crate) memory: Memory,
     pub(crate) ids: Vec<WireId>,
+}
+
+impl HeartbeatRequest {
+    fn memory(&self) -> Memory {
+        self.memory
+    }
+
+    fn write(&self, to: &mut Arguments<'_, impl FnMut(&'static str, &[u8])>) {
+        to.text("client", self.client.as_str());
+        to.span("liveness_us", self.liveness);
+        to.span("buffer_us", self.buffer);
+        to.span("heartbeat_us", self.heartbeat);
+        to.told(self.memory);
+        self.ids.iter().for_each(|id| to.text("ids...", id.as_str()));
+    }
 }
 
 /// Prolong a lease, confirm a claim, or restore what is left of a lease.
@@ -255,6 +218,22 @@ pub(crate) struct RenewRequest {
     pub(crate) memory: Memory,
 }
 
+impl RenewRequest {
+    fn memory(&self) -> Memory {
+        self.memory
+    }
+
+    fn write(&self, to: &mut Arguments<'_, impl FnMut(&'static str, &[u8])>) {
+        to.text("id", self.id.as_str());
+        to.seat(self.seat);
+        to.span("lease_us", self.lease);
+        to.span("left_us", self.left);
+        to.span("liveness_us", self.liveness);
+        to.about(&self.about);
+        to.told(self.memory);
+    }
+}
+
 /// Give a lease back.
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct ReleaseRequest {
@@ -265,12 +244,35 @@ pub(crate) struct ReleaseRequest {
     pub(crate) memory: Memory,
 }
 
+impl ReleaseRequest {
+    fn memory(&self) -> Memory {
+        self.memory
+    }
+
+    fn write(&self, to: &mut Arguments<'_, impl FnMut(&'static str, &[u8])>) {
+        to.text("id", self.id.as_str());
+        to.seat(self.seat);
+        to.told(self.memory);
+    }
+}
+
 /// Give up places, and what was granted meanwhile.
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct LeaveRequest {
     pub(crate) keys: Arc<LockKeys>,
     pub(crate) memory: Memory,
     pub(crate) ids: Vec<WireId>,
+}
+
+impl LeaveRequest {
+    fn memory(&self) -> Memory {
+        self.memory
+    }
+
+    fn write(&self, to: &mut Arguments<'_, impl FnMut(&'static str, &[u8])>) {
+        to.told(self.memory);
+        self.ids.iter().for_each(|id| to.text("ids...", id.as_str()));
+    }
 }
 
 /// One page of the queue, and the holder.
@@ -282,6 +284,17 @@ pub(crate) struct InspectRequest {
     pub(crate) count: u32,
 }
 
+impl InspectRequest {
+    fn memory(&self) -> Memory {
+        Memory::NONE
+    }
+
+    fn write(&self, to: &mut Arguments<'_, impl FnMut(&'static str, &[u8])>) {
+        to.number("after", Ticket::on_wire(self.after));
+        to.number("count", u64::from(self.count));
+    }
+}
+
 /// End the lease of another client, for an operator.
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct BreakRequest {
@@ -289,6 +302,17 @@ pub(crate) struct BreakRequest {
     /// None ends only a recovery.
     pub(crate) token: Option<Token>,
     pub(crate) force: bool,
+}
+
+impl BreakRequest {
+    fn memory(&self) -> Memory {
+        Memory::NONE
+    }
+
+    fn write(&self, to: &mut Arguments<'_, impl FnMut(&'static str, &[u8])>) {
+        to.number("token", Token::on_wire(self.token));
+        to.flag("force", self.force);
+    }
 }
 
 /// The latest grants, for people, and whether they are recorded.
@@ -300,11 +324,25 @@ pub(crate) struct HistoryRequest {
     pub(crate) count: u32,
 }
 
+impl HistoryRequest {
+    fn memory(&self) -> Memory {
+        Memory::NONE
+    }
+
+    fn write(&self, to: &mut Arguments<'_, impl FnMut(&'static str, &[u8])>) {
+        match self.switch {
+            Some(on) => to.flag("switch", on),
+            None => to.text("switch", ""),
+        }
+        to.number("count", u64::from(self.count));
+    }
+}
+
 fn us(span: Duration) -> u64 {
     u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// One of each, in the order of [`Verb`].
+/// One of each, in the order of [`Verb::ALL`].
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 pub(super) fn every_request() -> Vec<Request> {

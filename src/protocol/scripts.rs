@@ -2,6 +2,8 @@
 
 use std::sync::LazyLock;
 
+use super::request::Verb;
+
 /// One script as it is sent to the server.
 pub(crate) struct Source {
     #[cfg_attr(not(any(test, feature = "__test-hooks")), allow(dead_code))]
@@ -13,7 +15,7 @@ macro_rules! files {
     ($($name:literal)*) => { [$(($name, include_str!(concat!("../../lua/", $name, ".lua")))),*] };
 }
 
-/// The scripts in the order of [`Verb`](super::request::Verb), then the parts that they include.
+/// The scripts, then the parts that they include.
 pub(super) const FILES: [(&str, &str); 30] = files![
     "acquire" "heartbeat" "renew" "release" "leave" "inspect" "break" "history"
     "lib/keys" "lib/asker" "lib/known" "lib/begin" "lib/state" "lib/time" "lib/clock" "lib/session" "lib/plan"
@@ -21,13 +23,18 @@ pub(super) const FILES: [(&str, &str); 30] = files![
     "lib/promote" "lib/ended" "lib/write" "lib/commit" "lib/answer"
 ];
 
-/// All scripts; a [`Verb`](super::request::Verb) is the index of its own.
-pub(crate) static SCRIPTS: LazyLock<[Source; 8]> = LazyLock::new(|| {
-    std::array::from_fn(|index| {
-        let name = FILES[index].0;
-        Source { name, text: assemble(name, &|_, text| text.to_owned()).leak() }
-    })
+/// The scripts in the order of [`Verb::ALL`].
+pub(crate) static SCRIPTS: LazyLock<[Source; Verb::ALL.len()]> = LazyLock::new(|| {
+    Verb::ALL.map(|verb| Source { name: verb.file(), text: assemble(verb.file(), &|_, text| text.to_owned()).leak() })
 });
+
+impl Verb {
+    /// The script of this verb.
+    #[cfg(any(test, feature = "testing", feature = "operator"))]
+    pub(crate) fn script(self) -> &'static Source {
+        &SCRIPTS[self as usize]
+    }
+}
 
 /// The text of a script, with its parts in the places of the lines `-- include NAME`, each as `read` makes it of the
 /// file.
@@ -84,11 +91,10 @@ mod tests {
     fn header_body_and_request_agree() {
         let requests = every_request();
         assert_eq!(requests.len(), SCRIPTS.len());
-        for (index, request) in requests.iter().enumerate() {
-            assert_eq!(request.verb() as usize, index);
-            let Source { name, text } = &SCRIPTS[index];
-            let body = FILES[index].1;
-            assert_eq!(*name, FILES[index].0);
+        for (verb, request) in Verb::ALL.into_iter().zip(&requests) {
+            assert_eq!(request.verb(), verb);
+            let Source { name, text } = verb.script();
+            let body = FILES.iter().find(|(file, _)| file == name).unwrap().1;
             assert!(body.starts_with(&format!("-- {name}: ")), "{name}: the header comes first");
 
             assert_eq!(after(body, "-- KEYS:"), "lock waiters", "{name}");
@@ -138,7 +144,8 @@ mod tests {
 
     #[test]
     fn scripts_follow_the_rules() {
-        for (Source { name, text }, (_, body)) in SCRIPTS.iter().zip(FILES) {
+        for Source { name, text } in SCRIPTS.iter() {
+            let body = FILES.iter().find(|(file, _)| file == name).unwrap().1;
             assert!(!text.starts_with("#!"), "{name}: a shebang defeats the order of writes on Redis 7");
             assert_eq!(text.matches("'TIME'").count(), 1, "{name}: the clock is read in one place");
             assert!(!text.contains("EXPIREAT"), "{name}: TTLs are relative");

@@ -3,7 +3,7 @@
 use super::calls;
 use super::model::Message;
 use super::server::Server;
-use crate::protocol::{SCRIPTS, Verb};
+use crate::protocol::Verb;
 use crate::server::{RIGHTS, digests};
 
 /// The version of Redis that the service claims to be. The client decides by it what it may ask for.
@@ -80,7 +80,7 @@ impl Server {
 
 /// The verb whose script this is, by its text or its digest.
 fn verb_of(script: &str) -> Option<Verb> {
-    let is_it = |verb: &Verb| SCRIPTS[*verb as usize].text == script || digests()[*verb as usize] == script;
+    let is_it = |verb: &Verb| verb.script().text == script || digests()[*verb as usize] == script;
     Verb::ALL.into_iter().find(is_it)
 }
 

@@ -168,7 +168,7 @@ fn a_script_that_the_server_forgot_is_sent_whole() {
     assert!(wire.wants_write());
     assert_eq!(wire.flush(), Ok(true));
     let again = arrived(&mut theirs);
-    let text = SCRIPTS[leave().verb() as usize].text;
+    let text = leave().verb().script().text;
     assert!(again.starts_with(&format!("*7\r\n$4\r\nEVAL\r\n${}\r\n{text}\r\n", text.len())));
     assert!(again.contains("*1\r\n$6\r\nASKING\r\n*7\r\n$4\r\nEVAL\r\n"));
     // A server that does not know the text that it was given says so.
