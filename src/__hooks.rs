@@ -29,13 +29,9 @@ pub fn digest(name: &str) -> String {
     script.map(crate::server::digest).unwrap_or_default()
 }
 
-/// The name of every script, and the words with which its replies begin, as its header says.
-pub fn verbs() -> impl Iterator<Item = (&'static str, Vec<&'static str>)> {
-    SCRIPTS.iter().map(|script| {
-        let header = script.text.lines().find_map(|line| line.strip_prefix("-- REPLY: "));
-        let replies = header.into_iter().flat_map(|header| header.split('|'));
-        (script.name, replies.filter_map(|reply| reply.split_whitespace().next()).collect())
-    })
+/// The name of every script, and the words with which its replies begin.
+pub fn verbs() -> impl Iterator<Item = (&'static str, &'static [&'static str])> {
+    Verb::ALL.into_iter().map(|verb| (verb.script().name, verb.words()))
 }
 
 /// Name and text of every script, with another reading of the clock, `local raw = …`, in the place of the server's.

@@ -1,42 +1,21 @@
--- history: the latest grants whose leases have ended, and whether they are recorded. It also switches the recording on
--- or off. Switching it off drops what was recorded.
--- KEYS: lock waiters
--- ARGV: switch count
---   switch: 1 on, 0 off, nothing as it is · count: how many grants, the latest first
--- REPLY: history recorded past {id, token, label, owner, waited_us, held_us, how}...
 local switch, count = ARGV[1], ARGV[2]
--- keys: the keys of one lock, in the order in which every script declares them, and the forms of what is packed.
--- SETS: call max min lock waiters VERSION CLIENT_OF BAD_ID BAD_TEXT SESSION MEMORY SEAT
--- SETS: LEASE LIVENESS CHANNEL SECRET LABEL OWNER HISTORY PAST PAST_MS HOUR_US DAY_US SLACK_US may
--- SETS: joining lenient
 local call, max, min = redis.call, math.max, math.min -- a local is found faster
 local lock, waiters = KEYS[1], KEYS[2]
 local VERSION = 2 -- of the layout
--- The client of an id. Fields with other names must not be taken for ids: `` has the state, `CLIENT.` a session.
 local CLIENT_OF, BAD_ID = '^([^.]+)%.%d+$', 'ERR an id must be CLIENT.NUMBER'
 local SESSION = '<ddd' -- until when the client counts as alive, how many waiters it has, its heartbeat interval
--- What clients keep and send back: VERSION, then epoch stamp token longest pace, or epoch ticket token.
 local MEMORY, SEAT, BAD_TEXT = '<Bddddd', '<Bddd', 'ERR a memory or seat is not one that a script of this layout gave'
 local LEASE, LIVENESS, CHANNEL, SECRET, LABEL, OWNER = 1, 2, 3, 4, 5, 6 -- the places of an entry's values
--- The key of the history ends with this instead of `lock`. It is not declared: a slot that is migrating refuses a
--- request that names a key which is not there, and most locks have no history.
 local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000' -- how many grants it has, and how long it lives unused
 local HOUR_US, DAY_US = 3600000000, 86400000000
 local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
 local may = redis.acl_check_cmd -- whether the user has a right; Redis 6 cannot be asked
--- Only an acquire sets these: whether it may add a waiter, and whether the script goes on when memory is short.
 local joining, lenient = false, true
--- state: reads the numbers and the holder of the lock, and whether a key of it was lost.
--- NEEDS: lock waiters joining
--- SETS: found NUMBERS version broken cut claim recorded stamp token epoch seen skew pace pace_until silent_from
--- SETS: silent_until recover_from recover_until recover_pace grants longest longest_next generation waiting live_until
--- SETS: ttl_until holder_end holder_token holder_ticket holder_at holder found_waiting keep_us lost
 local found = call('HGET', lock, '')
 if found and string.byte(found) ~= VERSION then
   return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in layout %d, this client knows layout %d',
     string.byte(found), VERSION))
 end
--- One field, because a number as text costs as much as a command.
 local NUMBERS = '<BBBBBdddddddddddddddddddddd'
 local version, broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, silent_from,
   silent_until, recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting,
@@ -45,31 +24,17 @@ local version, broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pa
 local holder = found and string.sub(found, holder_at) or '' -- the id of the holder, or empty
 local found_waiting = waiting
 local keep_us = min(longest, HOUR_US * 5 / 6) -- how long a client that has nothing here any more keeps its memory
--- The keys of a lock live and die together: if they disagree, data was lost. The length is also read before the first
--- waiter joins, so that a key of another type is found before the first write.
 local lost = (waiting > 0 or not found or joining and (holder ~= '' or recover_until > 0))
   and call('ZCARD', waiters) ~= waiting
--- time: the only place that reads the server's clock. Tests replace this file by a clock of their own.
--- SETS: time raw
--- TIME is read once per script: up to Redis 7.0 it moves on while a script runs.
 local time = call('TIME')
 local raw = time[1] * 1000000 + time[2]
--- clock: the lock clock, and the end of a lease. All times are whole µs below 2^53, exact in Lua and in scores.
--- NEEDS: raw skew seen pace recover_until live_until silent_from silent_until
--- NEEDS: holder holder_end holder_token holder_ticket
--- SETS: now skew pace silent_from silent_until recover_pace lapsed holder holder_end
--- SETS: found_holder found_end found_token found_ticket
 local now = raw + skew
 local found_holder, found_end, found_token, found_ticket = holder, holder_end, holder_token, holder_ticket
 local lapsed = ''
 if live_until <= seen then
   pace = 0
 elseif pace > 0 then
-  -- A waiting client would have sent a request: a longer silence is an outage or a jump, and no evidence of a death.
-  -- An hour after the end of all that is left, nobody was there to send one.
   if now <= max(holder_end, live_until, recover_until) + HOUR_US then now = min(now, seen + 2 * pace) end
-  -- The latest long silence. Nobody who was heard before it is taken for dead because of it (lib/session.lua). It has
-  -- no effect any more when half of its length has passed, and then a shorter one takes its place.
   local latest_us = silent_until - silent_from
   if now > seen and (now - seen > latest_us or 2 * (now - silent_until) > latest_us) then
     silent_from, silent_until = seen, now
@@ -78,12 +43,9 @@ end
 now = max(now, seen)
 skew = now - raw
 if now >= recover_until then recover_pace = 0 end
-
--- From here on `holder` is the current holder, and `lapsed` one whose lease was found to be over.
 if holder ~= '' and holder_end <= now then
   lapsed, holder, holder_end = holder, '', 0
 end
-
 local past = string.sub(lock, 1, -5) .. HISTORY
 if switch == '1' then
   local added = redis.pcall('XADD', past, 'NOMKSTREAM', 'MAXLEN', '~', PAST, '*', '', '')
@@ -91,7 +53,6 @@ if switch == '1' then
     local is_old = string.find(added.err, 'stream ID', 1, true)
     return is_old and redis.error_reply('ERR a history needs Redis 6.2 or later') or added
   end
-  -- A stream remains when its last entry goes.
   call('XDEL', past, added or call('XADD', past, '*', '', ''))
   call('PEXPIRE', past, PAST_MS)
 elseif switch == '0' then
@@ -99,7 +60,6 @@ elseif switch == '0' then
 end
 recorded = call('EXISTS', past)
 if found and switch ~= '' then
-  -- The mark is the fifth byte of the state.
   call('HSET', lock, '', string.sub(found, 1, 4) .. string.char(recorded) .. string.sub(found, 6))
 end
 local rows = {}
@@ -108,10 +68,6 @@ if recorded == 1 and count ~= '0' then
   for i = 1, #entries do rows[i] = cmsgpack.unpack(entries[i][2][2]) end
 end
 local client, word, told, again, own_pace = '', 'history', {'recorded', recorded, 'past', rows}, false, 0
--- answer: ends the script with its reply: a word, then names and values. The reply is one string with a MessagePack
--- array, because for Redis an array of its own costs as much as the rest of a script.
--- NEEDS: client word told again own_pace keep_us
--- SETS: told
 if again then told[#told + 1], told[#told + 2] = 'again', 1 end
 if client ~= '' then
   if cut == 0 and string.match(holder, CLIENT_OF) == client then
@@ -119,7 +75,6 @@ if client ~= '' then
     told = {'holder', holder, 'holder_token', holder_token, 'holder_ticket', holder_ticket,
       'holder_seat', struct.pack(SEAT, VERSION, epoch, holder_ticket, holder_token), unpack(told)}
   end
-  -- What the client sends back with its next request.
   local known = epoch == 0 and ''
     or struct.pack(MEMORY, VERSION, epoch, stamp, token, longest, max(pace, recover_pace, own_pace))
   told = {'memory', known, 'keep_us', keep_us, unpack(told)}

@@ -35,7 +35,7 @@ pub(crate) use request::{
 };
 #[cfg(feature = "__test-hooks")]
 pub(crate) use scripts::assemble;
-pub(crate) use scripts::{SCRIPTS, Source};
+pub(crate) use scripts::{RIGHTS, SCRIPTS, Source};
 #[cfg(any(test, feature = "__test-hooks"))]
 pub(crate) use stamps::Stamp;
 pub(crate) use stamps::{Epoch, Ticket, Token};

@@ -139,8 +139,8 @@ impl Inspected {
 
 impl Verb {
     /// The words with which its replies begin.
-    #[cfg(test)]
-    pub(super) fn words(self) -> &'static [&'static str] {
+    #[cfg(any(test, feature = "__test-hooks"))]
+    pub(crate) fn words(self) -> &'static [&'static str] {
         match self {
             Verb::Acquire => &["granted", "queued", "busy", "disbelieved"],
             Verb::Heartbeat => &["alive", "unknown"],

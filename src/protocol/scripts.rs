@@ -24,9 +24,17 @@ pub(super) const FILES: [(&str, &str); 30] = files![
 ];
 
 /// The scripts in the order of [`Verb::ALL`].
-pub(crate) static SCRIPTS: LazyLock<[Source; Verb::ALL.len()]> = LazyLock::new(|| {
-    Verb::ALL.map(|verb| Source { name: verb.file(), text: assemble(verb.file(), &|_, text| text.to_owned()).leak() })
-});
+pub(crate) static SCRIPTS: LazyLock<[Source; Verb::ALL.len()]> =
+    LazyLock::new(|| Verb::ALL.map(|verb| source(verb.file(), &assemble(verb.file(), &|_, text| text.to_owned()))));
+
+/// What a client asks for its user's rights while it connects. It is no verb: no lock is named.
+pub(crate) static RIGHTS: LazyLock<Source> = LazyLock::new(|| source("rights", include_str!("../../lua/rights.lua")));
+
+/// A script without what only people read.
+fn source(name: &'static str, text: &str) -> Source {
+    let is_code = |line: &&str| !line.trim_start().starts_with("--") && !line.trim().is_empty();
+    Source { name, text: text.lines().filter(is_code).flat_map(|line| [line, "\n"]).collect::<String>().leak() }
+}
 
 impl Verb {
     /// The script of this verb.

@@ -8,7 +8,7 @@ use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo as _};
 
 use crate::credentials::{Credentials, Login};
 use crate::error::ConnectError;
-use crate::protocol::{SCRIPTS, Source};
+use crate::protocol::{RIGHTS, SCRIPTS, Source};
 
 /// One of several servers, as the others name it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -137,10 +137,11 @@ impl fmt::Display for Endpoint {
     }
 }
 
-/// Made once: the scripts are long, and some targets have many servers.
+/// The digests of the verbs' scripts, then that of [`RIGHTS`]. Made once: the scripts are long, and some targets have
+/// many servers.
 pub(crate) fn digests() -> Arc<[String]> {
     static DIGESTS: OnceLock<Arc<[String]>> = OnceLock::new();
-    DIGESTS.get_or_init(|| SCRIPTS.iter().map(digest).collect()).clone()
+    DIGESTS.get_or_init(|| SCRIPTS.iter().chain([&*RIGHTS]).map(digest).collect()).clone()
 }
 
 /// The digest by which servers know a script.

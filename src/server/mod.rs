@@ -35,4 +35,4 @@ pub(crate) use target::Target;
 pub(crate) use wire::{Reply, Said, Wire};
 /// What the service of `testing` is made of, too.
 #[cfg(any(test, feature = "testing"))]
-pub(crate) use {endpoint::digests, resp::Value, rights::SCRIPT as RIGHTS, stream::Stream};
+pub(crate) use {endpoint::digests, resp::Value, stream::Stream};

@@ -3,18 +3,25 @@
 use super::endpoint::Endpoint;
 use super::resp::Value;
 use crate::error::ConnectError;
-use crate::protocol::LockKeys;
+use crate::protocol::{LockKeys, RIGHTS};
 
-pub(crate) const SCRIPT: &str = include_str!("../../lua/rights.lua");
+/// A script that does nothing.
+const NOTHING: &str = "return 1";
 
-/// A call that shows whether the user may run scripts, and is answered with the commands that it may not run. Without a
-/// channel of its own the client is one of a cluster, where channels belong to locks.
-pub(super) fn question(prefix: &str, channel: Option<&str>) -> Vec<String> {
+/// Two calls, one by text and one by digest, that show whether the user may run scripts. One of them runs [`RIGHTS`],
+/// and is answered with the commands that this user may not run: the first, unless the server knows this digest of it.
+/// Without a channel of its own the client is one of a cluster, where channels belong to locks.
+pub(super) fn questions(prefix: &str, channel: Option<&str>, known: Option<&str>) -> [Vec<String>; 2] {
     let [key, _] = LockKeys::new(prefix, "fairlock").keys;
     let of_a_lock = || format!("{prefix}:{{fairlock}}:client:");
     let in_cluster = u8::from(channel.is_none()).to_string();
     let channel = channel.map_or_else(of_a_lock, str::to_owned);
-    vec!["EVAL".into(), SCRIPT.into(), "0".into(), key, channel, in_cluster]
+    let call = |verb: &str, script: &str| vec![verb.to_owned(), script.to_owned(), "0".to_owned()];
+    let ask = |verb, script| [call(verb, script), vec![key, channel, in_cluster]].concat();
+    match known {
+        Some(digest) => [call("EVAL", NOTHING), ask("EVALSHA", digest)],
+        None => [ask("EVAL", RIGHTS.text), call("EVALSHA", &"0".repeat(40))],
+    }
 }
 
 impl Endpoint {
@@ -52,7 +59,7 @@ mod tests {
         }
         // These are asked for under the names `hear` and `tell`.
         assert!(called.remove("publish") && called.remove("spublish"));
-        let mut asked = named(SCRIPT, "{'");
+        let mut asked = named(RIGHTS.text, "{'");
         // These are the client's own.
         assert!(asked.remove("asking") && asked.remove("cluster"));
         assert_eq!(asked, called);

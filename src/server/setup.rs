@@ -1,8 +1,8 @@
 //! Connecting: everything before the first request. It blocks, on a thread of its own, and ends by a deadline.
 //!
-//! A connection takes two round trips after the socket. The first logs in and identifies the server. The second ends
-//! the previous connection, so that none of its requests is executed late (I10 of `docs/guarantees.md`), loads the
-//! scripts, asks which rights this user lacks, and subscribes.
+//! A connection takes two round trips after the socket. The first logs in, identifies the server, and asks which scripts
+//! it has. The second ends the previous connection, so that none of its requests is executed late (I10 of
+//! `docs/guarantees.md`), loads the scripts that are missing, asks which rights this user lacks, and subscribes.
 
 use std::io;
 
@@ -80,13 +80,25 @@ impl Endpoint {
         previous: Option<&Previous>,
         deadline: Time,
     ) -> Result<(Wire, Facts), ConnectError> {
-        let questions =
-            [vec!["CLIENT", "ID"], vec!["INFO", "server"], vec!["INFO", "memory"], vec!["INFO", "replication"]];
+        let digests = digests();
+        let exist = ["SCRIPT", "EXISTS"].into_iter().chain(digests.iter().map(String::as_str));
+        let questions = [
+            vec!["CLIENT", "ID"],
+            vec!["INFO", "server"],
+            vec!["INFO", "memory"],
+            vec!["INFO", "replication"],
+            exist.collect(),
+        ];
         let LoggedIn { mut stream, answers: replies, user, renewed_at } = self.log_in(&questions, deadline)?;
         // Without its id the next connection could not end this one, and would believe that there is nothing to end.
         replies[..2].iter().try_for_each(|reply| self.settled(reply))?;
         let [server, memory, replication] = [1, 2, 3].map(|reply| replies[reply].text().unwrap_or_default());
         let version = self.check_major_version(&server)?;
+        // Without the right to ask, all scripts are sent.
+        let has = |index: usize| match &replies[4] {
+            Value::List(known) => known.get(index) == Some(&Value::Int(1)),
+            _ => false,
+        };
         let this = Previous::of(&replies[0], &server);
 
         // A restarted server counts ids from the start: the old connection is gone there, and its id may be that of
@@ -96,12 +108,12 @@ impl Endpoint {
         let old = previous.filter(is_here).map_or(i64::MAX as u64, |old| old.id).to_string();
         let mut commands = vec![vec!["CLIENT", "KILL", "ID", &old]];
         // If SCRIPT is forbidden or renamed, the first EVAL of each script loads it.
-        commands.extend(SCRIPTS.iter().map(|script| vec!["SCRIPT", "LOAD", script.text]));
-        // Harmless calls that show whether this user may run scripts, by text and by digest. The first tells its rights.
-        let question = rights::question(prefix, channel);
-        let unknown = "0".repeat(40);
+        let missing = SCRIPTS.iter().enumerate().filter(|(index, _)| !has(*index));
+        commands.extend(missing.map(|(_, script)| vec!["SCRIPT", "LOAD", script.text]));
+        let known_rights = digests.last().filter(|_| has(SCRIPTS.len()));
+        let of_rights = rights::questions(prefix, channel, known_rights.map(String::as_str));
         let tries = commands.len();
-        commands.extend([question.iter().map(String::as_str).collect(), vec!["EVALSHA", &unknown, "0"]]);
+        commands.extend(of_rights.iter().map(|question| question.iter().map(String::as_str).collect()));
         commands.extend(channel.map(|channel| vec!["SUBSCRIBE", channel]));
         let replies = stream.ask(&commands, |_, _| false, deadline).map_err(|broken| self.explain_broken(&broken))?;
         self.settled(&replies[0])?;
@@ -115,7 +127,7 @@ impl Endpoint {
                 _ => {}
             }
         }
-        self.has_rights(&user, &replies[tries])?;
+        replies[tries..tries + 2].iter().try_for_each(|reply| self.has_rights(&user, reply))?;
         let facts = Facts {
             address: self.to_string(),
             can_kill: replies[0].error().is_none() && this.is_some(),
@@ -125,7 +137,7 @@ impl Endpoint {
             shards: version >= 7,
             warning: eviction(&memory),
         };
-        Ok((Wire::new(stream, digests(), renewed_at), facts))
+        Ok((Wire::new(stream, digests, renewed_at), facts))
     }
 
     /// A second connection to the same server, for WAIT, and the run of the server that it leads to. It

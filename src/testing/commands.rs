@@ -4,7 +4,7 @@ use super::calls;
 use super::model::Message;
 use super::server::Server;
 use crate::protocol::Verb;
-use crate::server::{RIGHTS, digests};
+use crate::server::digests;
 
 /// The version of Redis that the service claims to be. The client decides by it what it may ask for.
 const VERSION: &str = "7.2.0";
@@ -39,8 +39,13 @@ impl Server {
             }
             // There are no replicas.
             ("WAIT", _) => integer(0),
-            // It is asked which rights the user lacks.
-            ("EVAL", [RIGHTS, ..]) => b"*0\r\n".to_vec(),
+            // The service has its own scripts only, and nobody lacks a right.
+            ("SCRIPT", ["EXISTS", asked @ ..]) => {
+                let answers = asked.iter().map(|digest| integer(digests().iter().any(|own| own == digest).into()));
+                [format!("*{}\r\n", asked.len()).into_bytes(), answers.flatten().collect()].concat()
+            }
+            ("EVAL", ["return 1", ..]) => integer(1),
+            ("EVALSHA", [digest, ..]) if digests().last().is_some_and(|rights| rights == digest) => b"*0\r\n".to_vec(),
             ("SCRIPT", ["LOAD", script]) => match verb_of(script) {
                 Some(verb) => text(digests()[verb as usize].as_bytes()),
                 None => error("ERR the lock service runs only the scripts of this version of fairlock"),

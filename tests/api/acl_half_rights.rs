@@ -72,6 +72,7 @@ rights! {
         client_setinfo = "+client|setinfo";
         info = "+info";
         script_load = "+script|load";
+        script_exists = "+script|exists";
         wait = "+wait";
         exists = "+exists";
         xadd = "+xadd";

@@ -32,6 +32,26 @@ async fn an_uncontended_cycle_is_two_calls() {
 }
 
 #[tokio::test]
+async fn scripts_are_sent_to_a_server_that_lacks_them_and_to_no_other() {
+    let server = RedisServer::start();
+    let holds = async |client: fairlock::Client| {
+        client.lock("lock").unwrap().acquire().await.unwrap().release().await.unwrap();
+        client.close().await;
+    };
+    holds(connect(&server).await).await;
+    let mut monitor = Monitor::start(&server);
+    holds(connect(&server).await).await;
+    let lines = monitor.lines();
+    let sent: usize = sent(&lines).iter().map(|line| line.len()).sum();
+    assert!(sent < 4096 && !lines.iter().any(|line| line.contains("\"LOAD\"")), "{sent} characters: {lines:#?}");
+
+    let () = redis::cmd("SCRIPT").arg("FLUSH").query(&mut server.raw()).unwrap();
+    holds(connect(&server).await).await;
+    let loads = monitor.lines().iter().filter(|line| line.contains("\"LOAD\"")).count();
+    assert_eq!(loads, fairlock::__hooks::verbs().count());
+}
+
+#[tokio::test]
 async fn a_hand_off_is_one_call_and_one_push() {
     let server = RedisServer::start();
     let (here, there) = (connect(&server).await, connect(&server).await);

@@ -22,7 +22,7 @@ const ID: &str = "[A-Za-z0-9]{1,30}\\.[0-9]{1,20}";
 
 /// A script, and a word with which its replies begin.
 fn word() -> impl Strategy<Value = (&'static str, &'static str)> {
-    let words = verbs().flat_map(|(verb, words)| words.into_iter().map(move |word| (verb, word)));
+    let words = verbs().flat_map(|(verb, words)| words.iter().map(move |word| (verb, *word)));
     proptest::sample::select(words.collect::<Vec<_>>())
 }
 

@@ -37,10 +37,11 @@ const UNKNOWN_CONNECTION: For =
 
 /// KEY and CHANNEL stand for names that no lock has. No call succeeds in a change: keys are missing, or an argument is
 /// wrong.
-const RIGHTS: [Right; 32] = [
+const RIGHTS: [Right; 33] = [
     right("evalsha", &["EVALSHA", "0000000000000000000000000000000000000000", "1", "KEY"]),
     right("eval", &["EVAL", "return 1", "1", "KEY"]),
     right("script|load", &["SCRIPT", "LOAD", "return 1"]),
+    right("script|exists", &["SCRIPT", "EXISTS", "0000000000000000000000000000000000000000"]),
     right("time", &["TIME"]),
     right("hget", &["HGET", "KEY", "field"]),
     right("hset", &["HSET", "KEY", "field", "value", "one too many"]),
