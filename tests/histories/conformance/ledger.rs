@@ -16,6 +16,7 @@ pub const BELIEVED: &str = "A client believes a push only if the ID is its own, 
                             `secret` is that of the acquire.";
 pub const SEAT: &str = "`seat`, or `holder_seat` where `holder` is the ID, replaces the seat.";
 const OVER: &str = "After `release` or `leave` no other request of that ID follows";
+pub const ENDS: &str = "a client ends the old connection at the server before it asks anything again";
 const ONCE: &str = "N a decimal number (below 2^64) that this CLIENT never uses again";
 const NUMBER: &str = "A number is written in decimal digits without a sign, fraction or exponent, and is at most 2^53.";
 const SECRET: &str = "at least 120 random bits as text, new for each acquire; empty without a subscription";
@@ -52,13 +53,13 @@ struct Told {
     text: Vec<u8>,
     connection: Option<usize>,
     client: String,
-    /// Its client has sent another request over that connection since.
-    read: bool,
+    /// How many requests have come over that connection since.
+    since: usize,
 }
 
 impl Told {
     fn new(text: Vec<u8>, connection: Option<usize>, client: &str) -> Told {
-        Told { text, connection, client: client.to_owned(), read: false }
+        Told { text, connection, client: client.to_owned(), since: 0 }
     }
 }
 
@@ -88,16 +89,19 @@ pub struct Ledger {
     pub forged: HashSet<Vec<u8>>,
     /// The last request of a connection that was answered NOSCRIPT.
     unknown: HashMap<usize, Request>,
+    /// Connections whose last request was not answered and may be executed late, with the client ids.
+    unanswered: HashMap<usize, String>,
 }
 
 impl Ledger {
     pub fn new(terms: Terms) -> Ledger {
-        let (acquires, unknown) = Default::default();
-        Ledger { terms, acquires, memories: Vec::new(), secrets: HashSet::new(), forged: HashSet::new(), unknown }
+        let (acquires, memories, secrets, forged, unknown, unanswered) = Default::default();
+        Ledger { terms, acquires, memories, secrets, forged, unknown, unanswered }
     }
 
     /// What the answer to this request tells its client to remember.
     pub fn remember(&mut self, asked: &Asked, memory: Vec<u8>) {
+        self.unanswered.remove(&asked.connection);
         self.memories.push(Told::new(memory, Some(asked.connection), &client_of(asked)));
     }
 
@@ -134,15 +138,25 @@ impl Ledger {
         }
     }
 
-    pub fn no_script(&mut self, asked: &Asked) {
-        self.unknown.insert(asked.connection, asked.request.clone());
+    /// The answer to this request was an error.
+    pub fn refused(&mut self, asked: &Asked, error: &str) {
+        self.unanswered.remove(&asked.connection);
+        if error.starts_with("NOSCRIPT") {
+            self.unknown.insert(asked.connection, asked.request.clone());
+        }
+    }
+
+    /// A client has ended this connection at the server.
+    pub fn killed(&mut self, connection: usize) {
+        self.unanswered.remove(&connection);
     }
 
     pub fn check(&mut self, asked: &Asked) -> Verdict {
         const SCRIPTS: &str = "The scripts are the files `lua/rendered/*.lua` of this repository, byte for byte.";
         let seats = self.acquires.values_mut().flat_map(|acquire| &mut acquire.seats);
         let on_it = |told: &&mut Told| told.connection == Some(asked.connection);
-        self.memories.iter_mut().chain(seats).filter(on_it).for_each(|told| told.read = true);
+        self.memories.iter_mut().chain(seats).filter(on_it).for_each(|told| told.since += 1);
+        self.unanswered.insert(asked.connection, client_of(asked));
         if let Some(request) = self.unknown.remove(&asked.connection) {
             let same = request == asked.request;
             let rule = "Only the `EVAL` after `NOSCRIPT` repeats it unchanged";
@@ -184,6 +198,11 @@ impl Ledger {
         let (can_wait, full) = (self.terms.can("waits"), self.terms.can("full"));
         let rule = if can_wait { "All its requests carry `as_claim` 1" } else { "acquire CLIENT.N 0 1 LEASE LEASE 0" };
         must(asked.text(2) == "1" || (full && asked.text(2) == "0"), rule, || "`as_claim` is not 1".into())?;
+        let may_be_late = |&(&connection, of): &(&usize, &String)| connection != asked.connection && of == client;
+        let late = self.unanswered.iter().find(may_be_late).filter(|_| asked.text(2) == "0");
+        must(late.is_none(), ENDS, || {
+            format!("`as_claim` is 0, and it did not send CLIENT KILL ID {}", late.unwrap().0)
+        })?;
         self.spans(asked, 3, "lease_us")?;
         self.channel(asked, 7, client)?;
         let secret = &asked.args[8];
@@ -288,12 +307,12 @@ impl Ledger {
         must(asked.text(nth) == channel, "`PREFIX:client:CLIENT`", || format!("the channel is {:?}", asked.text(nth)))
     }
 
-    /// The seat is the one that was told last, or one told after it that the client may not have read.
+    /// The seat is the one that was told last, or the client may not have read that.
     fn seat_of(&self, asked: &Asked, id: &str, seat: &[u8]) -> Verdict {
         let told = self.acquires.get(id).map(|acquire| &*acquire.seats).unwrap_or_default();
         must(!self.forged.contains(seat), BELIEVED, || "the seat is that of a forged message".into())?;
         let released = asked.verb == "release" && seat.is_empty();
-        must(released || is_latest(told, seat, ""), SEAT, || match told.iter().any(|told| told.text == seat) {
+        must(released || self.is_latest(told, seat, ""), SEAT, || match told.iter().any(|told| told.text == seat) {
             true => format!("the {} of {id} has an older seat", asked.verb),
             false => format!("the {} of {id} has a seat of {} bytes that it was not told", asked.verb, seat.len()),
         })
@@ -303,31 +322,31 @@ impl Ledger {
     fn memory(&self, asked: &Asked, nth: usize, ids: &[String]) -> Verdict {
         let (memory, client) = (&asked.args[nth], client_of(asked));
         let has = |id: &String| self.acquires.get(id).is_some_and(|its| !its.over && !its.seats.is_empty());
-        let was_told = self.memories.iter().any(|told| told.text == *memory);
-        let kept = (memory.is_empty() && !ids.iter().any(has))
-            || is_latest(&self.memories, memory, &client)
-            // It has several requests under way.
-            || (was_told && self.terms.can("full"));
-        must(kept, MEMORY, || match (memory.is_empty(), was_told) {
-            (true, _) => "there is no memory, although the client has a place or a lease".into(),
-            (false, true) => "the memory is an older one".into(),
-            (false, false) => format!("the memory of {} bytes was never told", memory.len()),
+        let kept = (memory.is_empty() && !ids.iter().any(has)) || self.is_latest(&self.memories, memory, &client);
+        must(kept, MEMORY, || match self.memories.iter().any(|told| told.text == *memory) {
+            _ if memory.is_empty() => "there is no memory, although the client has a place or a lease".into(),
+            true => "the memory is an older one".into(),
+            false => format!("the memory of {} bytes was never told", memory.len()),
         })
     }
-}
 
-/// Whether this text was told no earlier than the latest one that this client has certainly read. What another client id
-/// of its process was told since is as good.
-fn is_latest(told: &[Told], text: &[u8], client: &str) -> bool {
-    for told in told.iter().rev() {
-        if told.text == text {
-            return true;
+    /// Whether this text was told no earlier than the latest one that this client has certainly read. A small client has
+    /// read what it was told over a connection before it sends another request over it. A full one may have a request
+    /// under way for each of its acquires, and a heartbeat, which it wrote before it read that. What another client id of
+    /// the process was told since is as good.
+    fn is_latest(&self, told: &[Told], text: &[u8], client: &str) -> bool {
+        let live = self.acquires.values().filter(|acquire| !acquire.over).count();
+        let under_way = if self.terms.can("full") { live + 1 } else { 0 };
+        for told in told.iter().rev() {
+            if told.text == text {
+                return true;
+            }
+            if told.since > under_way && told.client == client {
+                return false;
+            }
         }
-        if told.read && told.client == client {
-            return false;
-        }
+        text.is_empty()
     }
-    text.is_empty()
 }
 
 fn client_of(asked: &Asked) -> String {

@@ -9,9 +9,11 @@ mod complaint;
 mod crew;
 mod judge;
 mod ledger;
+mod message;
 mod mistakes;
 mod referee;
 mod scenes;
+mod verdicts;
 
 use std::{path::PathBuf, sync::Arc};
 

@@ -23,6 +23,8 @@ use testkit::{
 /// What the judge hears.
 pub enum Heard {
     Asked(Asked),
+    /// Its client ends the connection of this id.
+    Killed(usize),
     /// A line of the driver.
     Said(String),
     Ended,
@@ -41,6 +43,7 @@ pub struct Request {
 pub struct Asked {
     pub request: Request,
     pub by_text: bool,
+    /// The `CLIENT ID` of the connection.
     pub connection: usize,
     /// When it had been read: later than it was sent.
     pub at: Instant,
@@ -55,6 +58,12 @@ impl Deref for Asked {
 }
 
 impl Asked {
+    /// Nobody waits for its answer.
+    pub fn of(connection: usize, verb: &str, keys: [String; 2], args: Vec<Vec<u8>>) -> Asked {
+        let request = Request { verb: verb.into(), keys: keys.into(), args };
+        Asked { request, by_text: false, connection, at: Instant::now(), answer: channel().0 }
+    }
+
     pub fn text(&self, nth: usize) -> String {
         String::from_utf8_lossy(self.args.get(nth).map_or(b"?", Vec::as_slice)).into_owned()
     }
@@ -109,11 +118,11 @@ pub fn listen(server: &RedisServer, scripts: &Arc<Scripts>, hear: Sender<Heard>)
     let address = listener.local_addr().unwrap();
     let (socket, scripts) = (server.socket(), scripts.clone());
     std::thread::spawn(move || {
-        for (number, client) in (0..).zip(listener.incoming().map_while(Result::ok)) {
+        for client in listener.incoming().map_while(Result::ok) {
             let Ok(server) = UnixStream::connect(&socket) else { continue };
             let (scripts, hear) = (scripts.clone(), hear.clone());
             std::thread::spawn(move || {
-                serve(number, &client, &server, &scripts, &hear);
+                serve(&client, &server, &scripts, &hear);
                 let _ = (client.shutdown(Shutdown::Both), server.shutdown(Shutdown::Both));
             });
         }
@@ -122,7 +131,8 @@ pub fn listen(server: &RedisServer, scripts: &Arc<Scripts>, hear: Sender<Heard>)
 }
 
 /// One request after the other, as a server does.
-fn serve(number: usize, client: &TcpStream, server: &UnixStream, scripts: &Scripts, hear: &Sender<Heard>) {
+fn serve(client: &TcpStream, server: &UnixStream, scripts: &Scripts, hear: &Sender<Heard>) {
+    let Some(connection) = id(server) else { return };
     let (replied, replies) = channel();
     let (mut out, from) = (client.try_clone().unwrap(), server.try_clone().unwrap());
     std::thread::spawn(move || {
@@ -137,6 +147,11 @@ fn serve(number: usize, client: &TcpStream, server: &UnixStream, scripts: &Scrip
     while let Some(frame) = frames.next() {
         let words = words(&frame);
         let Some(request) = scripts.request(&words) else {
+            if let Some(killed) = killed(&words)
+                && hear.send(Heard::Killed(killed)).is_err()
+            {
+                return;
+            }
             // A message may come meanwhile, which the other thread writes.
             if (&*server).write_all(&frame).is_err() || replies.recv().is_err() {
                 return;
@@ -145,7 +160,7 @@ fn serve(number: usize, client: &TcpStream, server: &UnixStream, scripts: &Scrip
         };
         let (answer, answered) = channel();
         let by_text = words[0].eq_ignore_ascii_case(b"eval");
-        let asked = Asked { request, by_text, connection: number, at: Instant::now(), answer };
+        let asked = Asked { request, by_text, connection, at: Instant::now(), answer };
         if hear.send(Heard::Asked(asked)).is_err() {
             return;
         }
@@ -154,5 +169,21 @@ fn serve(number: usize, client: &TcpStream, server: &UnixStream, scripts: &Scrip
             Ok(_) => return,
             Err(_) => while frames.next().is_some() {},
         }
+    }
+}
+
+/// What `CLIENT ID` answers on this connection.
+fn id(mut server: &UnixStream) -> Option<usize> {
+    server.write_all(b"CLIENT ID\r\n").ok()?;
+    let reply = Frames::new(server).next()?;
+    std::str::from_utf8(&reply).ok()?.trim().strip_prefix(':')?.parse().ok()
+}
+
+/// The connection that these words of a command end.
+fn killed(words: &[Vec<u8>]) -> Option<usize> {
+    let words: Vec<String> = words.iter().map(|word| String::from_utf8_lossy(word).to_lowercase()).collect();
+    match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["client", "kill", "id", id, ..] => id.parse().ok(),
+        _ => None,
     }
 }

@@ -7,8 +7,9 @@ use std::{
 
 use super::{
     complaint::Verdict,
-    judge::{Judge, Value},
+    judge::Judge,
     ledger::{BELIEVED, UNBOUNDED},
+    message::Value,
 };
 
 pub type Scene = fn(&mut Judge<'_>) -> Verdict;

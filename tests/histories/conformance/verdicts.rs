@@ -1,0 +1,126 @@
+//! What the ledger says of clients of the full size: the deliberate mistakes are those of a small one.
+
+use std::time::Duration;
+
+use super::{
+    complaint::{Complaint, Verdict},
+    ledger::{ENDS, Ledger, MEMORY, SEAT, Terms, UNBOUNDED},
+    referee::Asked,
+};
+
+const CLIENT: &str = "0123456789abcdefghijkl";
+const LEASE: u64 = 12_000_000;
+
+/// A client of the full size, and what it was told last.
+struct Full {
+    ledger: Ledger,
+    seats: u8,
+    memories: u8,
+}
+
+impl Full {
+    fn new() -> Full {
+        let can = ["waits", "full"].map(str::to_owned).into();
+        let (liveness, buffer, notice) = (9_000_000, 1_000_000, 600_000);
+        let terms = Terms { prefix: "rep", lock: "lock", lease: LEASE, liveness, buffer, notice, can };
+        Full { ledger: Ledger::new(terms), seats: 0, memories: 0 }
+    }
+
+    fn asks(&mut self, connection: usize, verb: &str, args: &[&[u8]]) -> Verdict<Asked> {
+        let args = args.iter().map(|arg| arg.to_vec()).collect();
+        let asked = Asked::of(connection, verb, self.ledger.terms.keys(), args);
+        self.ledger.check(&asked).map(|()| asked)
+    }
+
+    fn acquires(&mut self, connection: usize, as_claim: &str, seat: &[u8]) -> Verdict<Asked> {
+        let memory = self.memory();
+        let (id, channel) = (format!("{CLIENT}.1"), format!("rep:client:{CLIENT}"));
+        let spans = ["12000000", "9000000", "1000000", "3000000"].map(str::as_bytes);
+        let [id, room, as_claim, channel] = [&id, UNBOUNDED, as_claim, &channel].map(str::as_bytes);
+        let about: [&[u8]; 5] = [channel, b"", b"", b"", &memory];
+        self.asks(connection, "acquire", &[&[id, room, as_claim], &spans[..], &about, &[seat]].concat())
+    }
+
+    fn renews(&mut self, seat: &[u8], memory: &[u8]) -> Verdict<Asked> {
+        let (id, channel) = (format!("{CLIENT}.1"), format!("rep:client:{CLIENT}"));
+        let [id, lease, liveness, channel] = [&id, "12000000", "9000000", &channel].map(str::as_bytes);
+        self.asks(1, "renew", &[id, seat, lease, b"5000000", liveness, channel, b"", b"", b"", memory])
+    }
+
+    fn releases(&mut self, seat: &[u8]) -> Verdict<Asked> {
+        let (id, memory) = (format!("{CLIENT}.1"), self.memory());
+        self.asks(1, "release", &[id.as_bytes(), seat, &memory])
+    }
+
+    /// The answer: another seat and another memory.
+    fn is_told(&mut self, asked: &Asked) {
+        let id = asked.text(0);
+        (self.seats, self.memories) = (self.seats + 1, self.memories + 1);
+        self.ledger.seat(&id, Some(asked.connection), vec![b's', self.seats]);
+        self.ledger.lease(&id, asked, Duration::from_micros(LEASE));
+        self.ledger.acquires.get_mut(&id).unwrap().holds = true;
+        self.ledger.remember(asked, self.memory());
+    }
+
+    fn memory(&self) -> Vec<u8> {
+        if self.memories == 0 { Vec::new() } else { vec![b'm', self.memories] }
+    }
+
+    /// It holds the lock, with the seat `s1`.
+    fn holding() -> Full {
+        let mut full = Full::new();
+        let asked = full.acquires(1, "1", b"").unwrap();
+        full.is_told(&asked);
+        full
+    }
+}
+
+fn rule(verdict: Verdict<Asked>) -> &'static str {
+    verdict.map_or_else(|Complaint { rule, .. }| rule, |_| "")
+}
+
+#[test]
+fn full_client_may_have_written_a_release_before_it_reads_the_answer_to_a_renewal() {
+    let mut full = Full::holding();
+    let renewal = full.renews(&[b's', 1], &[b'm', 1]).unwrap();
+    full.is_told(&renewal);
+    full.releases(&[b's', 1]).unwrap();
+}
+
+#[test]
+fn full_client_that_never_takes_another_seat_is_found() {
+    let mut full = Full::holding();
+    for _ in 0..3 {
+        let renewal = full.renews(&[b's', 1], &full.memory()).unwrap();
+        full.is_told(&renewal);
+    }
+    assert_eq!(rule(full.renews(&[b's', 1], &full.memory())), SEAT);
+}
+
+#[test]
+fn full_client_that_never_takes_another_memory_is_found() {
+    let mut full = Full::holding();
+    for seat in 1..4 {
+        let renewal = full.renews(&[b's', seat], &[b'm', 1]).unwrap();
+        full.is_told(&renewal);
+    }
+    assert_eq!(rule(full.renews(&[b's', 4], &[b'm', 1])), MEMORY);
+}
+
+#[test]
+fn full_client_without_claims_ends_a_connection_that_broke() {
+    for (answered, kills, as_claim, found) in
+        [(false, false, "0", ENDS), (false, true, "0", ""), (false, false, "1", ""), (true, false, "0", "")]
+    {
+        let mut full = Full::new();
+        let asked = full.acquires(1, "0", b"").unwrap();
+        if answered {
+            full.is_told(&asked);
+        }
+        if kills {
+            full.ledger.killed(1);
+        }
+        let seat: &[u8] = if answered { &[b's', 1] } else { b"" };
+        assert_eq!(rule(full.acquires(2, as_claim, seat)), found, "{answered} {kills} {as_claim}");
+    }
+}
