@@ -12,7 +12,7 @@ pub(in crate::keeper) struct PendingRelease {
     pub(super) kind: Kind,
     pub(super) question: Option<QuestionId>,
     pub(super) request: Option<RequestId>,
-    /// An earlier request may have been executed.
+    /// An earlier request was executed, or may have been.
     pub(super) repeated: bool,
     /// After this the server forgets it by itself.
     pub(super) until: Time,
@@ -102,6 +102,7 @@ impl LockMachine {
                 Release::Lost(LostReason::Ended)
             }
         };
+        pending.repeated = true;
         self.answer_release(core, id, outcome);
         if common.again {
             self.send_release(core, id);
