@@ -219,11 +219,13 @@ class _Waiter:
 
     def leave(self, memory):
         """Gives up the place, or what was granted meanwhile. The server forgets it by itself in the end. The next acquire
-        of the lock may have begun: its replies are the newer ones, so what these tell to remember is not taken."""
+        of the lock may have begun: its replies are the newer ones, so what these tell to remember is only for the next of these."""
         lock, until = self.lock, now_us() + self.lock._liveness + self.lock._buffer
         while now_us() < until:
             try:
-                if "again" not in self.wire.ask("leave", lock._keys, lambda: [memory, self.id]):
+                reply = self.wire.ask("leave", lock._keys, lambda: [memory, self.id])
+                memory = reply.bytes("memory")
+                if "again" not in reply:
                     break
             except (Broken, Refused, Failed):
                 time.sleep(self.wire.pause(until - now_us()) / SECOND)

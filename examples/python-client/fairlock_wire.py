@@ -24,6 +24,11 @@ _DIGESTS = {verb: hashlib.sha1(text).hexdigest() for verb, text in _SCRIPTS.item
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _PASSING = ("OOM", "MISCONF", "NOREPLICAS", "BUSY", "LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN")
 SECOND = 1_000_000
+_HELD = ("holder", "holder_token", "holder_ticket", "holder_seat")
+_PROMISED = {  # by the words of the replies; one that lacks something of this is no reply
+    "granted": _HELD, "renewed": _HELD, "queued": ("seat", "ticket", "rank"), "busy": (), "disbelieved": (), "alive": (),
+    "unknown": (), "broken": (), "lost": (), "released": (), "expired": (), "left": (),
+}
 
 
 class Failed(Exception):
@@ -76,7 +81,8 @@ def _reply(packed, sent):
     reply = Told(packed, sent)
     for name in ("epoch", "lease_left_us", "recover_left_us", "keep_us"):
         reply.number(name)
-    reply.bytes("memory")
+    for name in ("memory", *_PROMISED[reply.word]):
+        reply.bytes(name)
     return reply
 
 

@@ -32,7 +32,10 @@ impl History {
             due.is_some_and(|due| wait.left_ns == Some(due) && wait.returned_ns.is_some_and(|returned| returned < due))
         };
         match self.waits().iter().find(early) {
-            Some(wait) => Err(format!("{} gave up before its timeout", wait.waiter)),
+            Some(wait) => {
+                let early = wait.due_ns().unwrap_or_default() - wait.returned_ns.unwrap_or_default();
+                Err(format!("{} gave up {:?} before its timeout", wait.waiter, Duration::from_nanos(early)))
+            }
             None => Ok(()),
         }
     }

@@ -22,7 +22,7 @@ use super::{
 };
 
 /// How many other requests may come before the one that a scene waits for.
-const OTHERS: usize = 50;
+pub const OTHERS: usize = 50;
 
 /// The lease of another client, at whose end the first waiter looks whether the lock is free.
 pub const ANOTHERS: Duration = Duration::from_millis(300);
@@ -45,7 +45,12 @@ pub struct Judge<'a> {
 
 impl<'a> Judge<'a> {
     /// Starts the driver, which says what its client can do.
-    pub fn start(command: &str, server: &'a RedisServer, scripts: &Arc<Scripts>) -> Verdict<Judge<'a>> {
+    pub fn start(
+        command: &str,
+        server: &'a RedisServer,
+        scripts: &Arc<Scripts>,
+        lease: Duration,
+    ) -> Verdict<Judge<'a>> {
         let (hear, heard) = channel();
         let url = listen(server, scripts, hear.clone());
         let (driver, input, output) = Child::program(command);
@@ -54,7 +59,7 @@ impl<'a> Judge<'a> {
             let lines = BufReader::new(output).lines().map_while(Result::ok);
             lines.map(Heard::Said).chain([Heard::Ended]).try_for_each(|heard| hear.send(heard))
         });
-        let [lease, liveness, buffer, notice] = [12_000_000, 9_000_000, 1_000_000, 600_000];
+        let (lease, [liveness, buffer, notice]) = (lease.as_micros() as u64, [9_000_000, 1_000_000, 600_000]);
         let terms = Terms { prefix: "rep", lock: "lock", lease, liveness, buffer, notice, can: HashSet::new() };
         let (asked, said, exchange) = Default::default();
         let (epoch, stamp) = (1_700_000_000_000_000, 1_700_000_000_000_001);
@@ -125,6 +130,18 @@ impl<'a> Judge<'a> {
         Ok(!asks(self))
     }
 
+    /// This request is never answered.
+    pub fn ignore(&mut self, asked: Asked) {
+        self.exchange.push("client ← (nothing, on purpose)".into());
+        drop(asked);
+    }
+
+    /// The connection of this request ends instead of an answer.
+    pub fn cut(&mut self, asked: &Asked) {
+        self.exchange.push("client ← (the connection ends, on purpose)".into());
+        asked.cut();
+    }
+
     /// The latest request that has not been answered; earlier ones never are.
     pub fn latest(&mut self) -> Option<Asked> {
         self.asked.drain(..).next_back()
@@ -168,6 +185,9 @@ impl<'a> Judge<'a> {
             }
             Ok(Heard::Asked(asked)) => {
                 self.exchange.push(shown(&asked));
+                if self.silent {
+                    self.exchange.push("client ← (nothing for now, on purpose)".into());
+                }
                 let checked = self.ledger.check(&asked);
                 self.with_exchange(checked)?;
                 self.asked.push_back(asked);
@@ -197,7 +217,13 @@ impl<'a> Judge<'a> {
 
     // The answers. What opaque texts contain is nobody's business, so they are random here, and never valid UTF-8.
 
-    pub fn answer(&mut self, asked: &Asked, word: &str, left: Duration, mut values: Vec<(&str, Value)>) {
+    pub fn answer(&mut self, asked: &Asked, word: &str, left: Duration, values: Vec<(&str, Value)>) {
+        let frame = self.packed(asked, word, left, values);
+        asked.frame(frame);
+    }
+
+    /// What an answer brings. It counts as told from now on, although its client may read it later.
+    pub fn packed(&mut self, asked: &Asked, word: &str, left: Duration, mut values: Vec<(&str, Value)>) -> Vec<u8> {
         self.stamp += 1;
         let memory = opaque();
         let again = values.iter().any(|(name, _)| *name == "again");
@@ -212,10 +238,18 @@ impl<'a> Judge<'a> {
             ("recover_left_us", Value::Number(0)),
             ("a_value_of_later", Value::Text(b"which clients ignore".to_vec())),
         ]);
-        self.ledger.remember(asked, memory);
+        self.ledger.remember(asked, word, memory);
         self.ledger.answered(asked, word, again);
         self.exchange.push(format!("client ← {word} {}", listed(&values)));
         let packed = pack(word, &values);
+        [format!("${}\r\n", packed.len()).as_bytes(), &packed, b"\r\n"].concat()
+    }
+
+    /// A word and nothing that it promises.
+    pub fn answer_lacks_all(&mut self, asked: &Asked, word: &str) {
+        let packed = pack(word, &[]);
+        self.ledger.answered(asked, word, false);
+        self.exchange.push(format!("client ← {word} (and nothing else)"));
         asked.frame([format!("${}\r\n", packed.len()).as_bytes(), &packed, b"\r\n"].concat());
     }
 
@@ -261,21 +295,23 @@ impl<'a> Judge<'a> {
         asked.frame(format!("-{error}\r\n").into_bytes());
     }
 
-    /// Publishes that this acquire is granted the lock. `change` forges it. How many heard it.
-    pub fn publish(&mut self, id: &str, channel: &str, change: Option<(&str, &str)>) -> u64 {
+    /// Publishes that this acquire is granted the lock, or that its lease is broken. `change` forges it. How many heard
+    /// it.
+    pub fn publish(&mut self, kind: &str, id: &str, channel: &str, change: Option<(&str, &str)>) -> u64 {
         let (seat, ticket) = if change.is_none() { (self.seat(id, None), self.ticket(id)) } else { (opaque(), 1) };
         if change.is_some() {
             self.ledger.forged.insert(seat.clone());
         }
         self.stamp += 1;
-        let secret = self.ledger.acquires[id].secret.clone();
+        let (secret, token) = (self.ledger.acquires[id].secret.clone(), self.ledger.acquires[id].token);
+        let token = if kind == "break" { token } else { self.stamp };
         let memory = opaque();
         let text = |text: &str| Value::Text(text.as_bytes().to_vec());
         let mut values = vec![
             ("id", text(id)),
             ("lock", text(&self.ledger.terms.keys()[0])),
             ("secret", Value::Text(secret)),
-            ("token", Value::Number(self.stamp)),
+            ("token", Value::Number(token)),
             ("ticket", Value::Number(ticket)),
             ("left_us", Value::Number(3_000_000)),
             ("seat", Value::Text(seat)),
@@ -286,10 +322,10 @@ impl<'a> Judge<'a> {
         if let Some((name, forged)) = change {
             values.iter_mut().filter(|(its, _)| *its == name).for_each(|value| value.1 = text(forged));
         } else {
-            self.ledger.published(id, self.stamp, memory);
+            self.ledger.published(id, token, memory);
         }
-        self.exchange.push(format!("push   ← grant {}", listed(&values)));
-        cmd("PUBLISH").arg(channel).arg(pack("grant", &values)).query(&mut self.server.raw()).unwrap()
+        self.exchange.push(format!("push   ← {kind} {}", listed(&values)));
+        cmd("PUBLISH").arg(channel).arg(pack(kind, &values)).query(&mut self.server.raw()).unwrap()
     }
 
     /// What the state of its acquire asks for.

@@ -24,6 +24,9 @@ const SECRET: &str = "at least 120 random bits as text, new for each acquire; em
 /// The most characters of a secret or a client id that 120 bits need.
 const RANDOM: usize = 20;
 
+/// A word that no version knows.
+pub const NO_WORD: &str = "a_word_of_later";
+
 pub const UNBOUNDED: &str = "9007199254740992";
 
 /// What `open` said, in µs.
@@ -100,9 +103,10 @@ impl Ledger {
     }
 
     /// What the answer to this request tells its client to remember.
-    pub fn remember(&mut self, asked: &Asked, memory: Vec<u8>) {
-        self.unanswered.remove(&asked.connection);
-        self.memories.push(Told::new(memory, Some(asked.connection), &client_of(asked)));
+    pub fn remember(&mut self, asked: &Asked, word: &str, memory: Vec<u8>) {
+        // A client need not read what such an answer brings.
+        let connection = (word != NO_WORD).then_some(asked.connection);
+        self.memories.push(Told::new(memory, connection, &client_of(asked)));
     }
 
     /// A seat was told. `connection`: none by a message.
@@ -128,8 +132,15 @@ impl Ledger {
         self.acquires.entry(id.to_owned()).or_default().lost = true;
     }
 
+    /// Its client has shown that it has read the messages until now.
+    pub fn messages_are_read(&mut self) {
+        let by_message = |told: &&mut Told| told.connection.is_none();
+        self.memories.iter_mut().filter(by_message).for_each(|told| told.since = usize::MAX);
+    }
+
     /// The word of an answer to a request of this acquire.
     pub fn answered(&mut self, asked: &Asked, word: &str, again: bool) {
+        self.unanswered.remove(&asked.connection);
         let Some(acquire) = self.acquires.get_mut(&asked.text(0)) else { return };
         match word {
             "disbelieved" => acquire.seats.clear(),
@@ -313,6 +324,7 @@ impl Ledger {
         must(!self.forged.contains(seat), BELIEVED, || "the seat is that of a forged message".into())?;
         let released = asked.verb == "release" && seat.is_empty();
         must(released || self.is_latest(told, seat, ""), SEAT, || match told.iter().any(|told| told.text == seat) {
+            _ if seat.is_empty() => format!("the {} of {id} has no seat", asked.verb),
             true => format!("the {} of {id} has an older seat", asked.verb),
             false => format!("the {} of {id} has a seat of {} bytes that it was not told", asked.verb, seat.len()),
         })

@@ -17,7 +17,7 @@ pub struct Mistake {
     changes: &'static [(&'static str, &'static str)],
 }
 
-pub const MISTAKES: [Mistake; 18] = [
+pub const MISTAKES: [Mistake; 30] = [
     Mistake {
         what: "it remembers only the first memory",
         scene: "a free lock",
@@ -48,7 +48,7 @@ pub const MISTAKES: [Mistake; 18] = [
     Mistake {
         what: "it does not empty the memory when it has had nothing at the lock for long",
         scene: "a free lock",
-        rule: "a client without a lease empties its memory",
+        rule: "a client without a lease or a place empties its memory",
         changes: &[("if now_us() >= self.heard + self.keep:", "if now_us() >= self.heard + _DAY:")],
     },
     Mistake {
@@ -143,6 +143,90 @@ pub const MISTAKES: [Mistake; 18] = [
         scene: "messages",
         rule: "A client believes a push only if the ID is its own",
         changes: &[("\"lock\": self.lock._keys[0], \"secret\": self.about[1]}", "\"lock\": self.lock._keys[0]}")],
+    },
+    Mistake {
+        what: "a waiter empties its memory as a client does that has nothing at the lock",
+        scene: "a queue",
+        rule: "`memory` of the last reply about that lock",
+        changes: &[("< self.heard + _DAY else b\"\"", "< self.heard + self.keep else b\"\"")],
+    },
+    Mistake {
+        what: "the memory goes through UTF-8",
+        scene: "a free lock",
+        rule: "`memory` of the last reply about that lock",
+        changes: &[("= reply.bytes(\"memory\"), reply.sent", "= reply.text(\"memory\").encode(), reply.sent")],
+    },
+    Mistake {
+        what: "the library repeats a request over another connection",
+        scene: "answers that are none",
+        rule: "The client library must not repeat a request by itself",
+        changes: &[(
+            "\"EVALSHA\", _DIGESTS[verb], *words)\n            except NoScriptError:",
+            "\"EVALSHA\", _DIGESTS[verb], *words)\n            except redis.ConnectionError:\n                self._connect(patience)\n                packed = self._call(self._connection, patience, \"EVALSHA\", _DIGESTS[verb], *words)\n            except NoScriptError:",
+        )],
+    },
+    Mistake {
+        what: "an unknown word ends the lease",
+        scene: "answers that are none",
+        rule: "An unknown word, or a reply that lacks what its word promises, is a temporary refusal",
+        changes: &[("*_PROMISED[reply.word]", "*_PROMISED.get(reply.word, ())")],
+    },
+    Mistake {
+        what: "a renewal is not repeated",
+        scene: "answers that are none",
+        rule: "An error or no answer: send it again until the deadline.",
+        changes: &[(
+            "self._condition.wait(self._wire.pause(self._notice_at - now_us()) / SECOND)",
+            "self._lost = \"there was no answer\"",
+        )],
+    },
+    Mistake {
+        what: "it says that its whole lease is left",
+        scene: "a free lock",
+        rule: "A deadline counts from before the request was sent.",
+        changes: &[("lock._lease, max(self._end - now_us(), 0)", "lock._lease, lock._lease")],
+    },
+    Mistake {
+        what: "a lease is as long as the server says",
+        scene: "a lease longer than asked for",
+        rule: "the shorter of lease_left_us and the lease_us that was asked for",
+        changes: &[("left = min(reply.number(\"lease_left_us\"), lease)", "left = reply.number(\"lease_left_us\")")],
+    },
+    Mistake {
+        what: "a release that stopped at a hundred dead waiters is not sent again",
+        scene: "a queue",
+        rule: "While a reply to `release` or `leave` has `again`, the client sends it again",
+        changes: &[(
+            "if \"again\" not in reply:\n                    break\n            seat",
+            "break\n            seat",
+        )],
+    },
+    Mistake {
+        what: "nor is such a leave",
+        scene: "giving up",
+        rule: "While a reply to `release` or `leave` has `again`, the client sends it again",
+        changes: &[(
+            "if \"again\" not in reply:\n                    break\n            except",
+            "break\n            except",
+        )],
+    },
+    Mistake {
+        what: "a lock that a late request has taken is not given back",
+        scene: "giving up",
+        rule: "it sends `release`",
+        changes: &[("if \"holder\" in reply and reply.text(\"holder\") != self.id:", "if False:")],
+    },
+    Mistake {
+        what: "a seat that the server disbelieves is kept",
+        scene: "losses of data",
+        rule: "`seat`, or `holder_seat` where `holder` is the ID, replaces the seat.",
+        changes: &[("self.seat, step = b\"\", self._acquire", "step = self._acquire")],
+    },
+    Mistake {
+        what: "a waiter asks again without its seat",
+        scene: "losses of data",
+        rule: "`seat`, or `holder_seat` where `holder` is the ID, replaces the seat.",
+        changes: &[("self.seat if self.joins else b\"\",", "b\"\",")],
     },
 ];
 

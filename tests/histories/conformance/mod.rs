@@ -14,6 +14,7 @@ mod mistakes;
 mod referee;
 mod scenes;
 mod verdicts;
+mod waiting;
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -25,14 +26,14 @@ use self::{
     judge::Judge,
     mistakes::{MISTAKES, Mistake},
     referee::Scripts,
-    scenes::SCENES,
+    scenes::{SCENES, WHOLE},
 };
 
 /// Plays the scenes for which this holds, all at once: a client waits most of the time.
 fn play(command: &str, wanted: impl Fn(&str) -> bool + Sync) -> Vec<(&'static str, Verdict<bool>)> {
     let (server, scripts) = (RedisServer::builder().plain().start(), Arc::new(Scripts::read()));
-    let one = |(needs, scene): (&[&str], scenes::Scene)| {
-        let mut judge = Judge::start(command, &server, &scripts)?;
+    let one = |needs: &[&str], lease, scene: scenes::Scene| {
+        let mut judge = Judge::start(command, &server, &scripts, lease)?;
         let fits = needs.iter().all(|what| judge.ledger.terms.can(what));
         if fits {
             scene(&mut judge)?;
@@ -42,7 +43,7 @@ fn play(command: &str, wanted: impl Fn(&str) -> bool + Sync) -> Vec<(&'static st
     std::thread::scope(|scope| {
         let wanted = SCENES.iter().filter(|(name, ..)| wanted(name));
         let begun: Vec<_> =
-            wanted.map(|&(name, needs, scene)| (name, scope.spawn(move || one((needs, scene))))).collect();
+            wanted.map(|&(name, needs, lease, scene)| (name, scope.spawn(move || one(needs, lease, scene)))).collect();
         begun.into_iter().map(|(name, scene)| (name, scene.join().expect("a scene does not panic"))).collect()
     })
 }
@@ -71,7 +72,7 @@ fn a_client_keeps_the_rules_of_the_page() {
 fn a_queue_of_a_client_and_rust_processes() {
     let (server, scripts) = (RedisServer::builder().plain().start(), Arc::new(Scripts::read()));
     let waits = |command: &String| {
-        let judge = Judge::start(command, &server, &scripts);
+        let judge = Judge::start(command, &server, &scripts, WHOLE);
         judge.unwrap_or_else(|complaint| panic!("{complaint}")).ledger.terms.can("waits")
     };
     match clients().into_iter().filter(waits).collect::<Vec<_>>() {

@@ -1,4 +1,5 @@
-//! The scenes of a replay. Each is a life of one lock, in a server that does what is hard to wait for at a real one.
+//! The scenes of a replay, and those of a holder. Each is a life of one lock, in a server that does what is hard to wait
+//! for at a real one.
 
 use std::{
     thread::sleep,
@@ -8,43 +9,48 @@ use std::{
 use super::{
     complaint::Verdict,
     judge::Judge,
-    ledger::{BELIEVED, UNBOUNDED},
+    ledger::NO_WORD,
     message::Value,
+    waiting::{a_queue, an_old_message, giving_up, losses_of_data, messages},
 };
 
 pub type Scene = fn(&mut Judge<'_>) -> Verdict;
 
-/// Their names, what a client must be able to do for them, and what they do.
-pub const SCENES: [(&str, &[&str], Scene); 9] = [
-    ("a free lock", &[], a_free_lock),
-    ("no free lock", &[], no_free_lock),
-    ("a deadline", &[], a_deadline),
-    ("a lost lease", &[], a_lost_lease),
-    ("a broken lease", &[], a_broken_lease),
-    ("a queue", &["waits"], a_queue),
-    ("losses of data", &["waits"], losses_of_data),
-    ("giving up", &["waits"], giving_up),
-    ("messages", &["waits", "pushes"], messages),
+/// Their names, what a client must be able to do for them, the lease that it asks for, and what they do.
+pub const SCENES: [(&str, &[&str], Duration, Scene); 12] = [
+    ("a free lock", &[], WHOLE, a_free_lock),
+    ("no free lock", &[], WHOLE, no_free_lock),
+    ("answers that are none", &[], WHOLE, answers_that_are_none),
+    ("a deadline", &[], WHOLE, a_deadline),
+    ("a lease longer than asked for", &[], SHORT, a_longer_lease),
+    ("a lost lease", &[], WHOLE, a_lost_lease),
+    ("a broken lease", &[], WHOLE, a_broken_lease),
+    ("a queue", &["waits"], WHOLE, a_queue),
+    ("losses of data", &["waits"], WHOLE, losses_of_data),
+    ("giving up", &["waits"], WHOLE, giving_up),
+    ("messages", &["waits", "pushes"], WHOLE, messages),
+    ("an old message", &["waits", "pushes", "full"], SHORT, an_old_message),
 ];
 
 const GRANTED: &str = "the fencing token is `holder_token`";
 const TAKEN: &str = "`holder` is the ID, without `holder_claim`: the lock is granted";
-const CONFIRMED: &str = "`holder` is the ID, with `holder_claim`: confirm the claim (below).";
 const RENEWS: &str =
     "**Renew** whenever a third of LEASE has passed since the last request that was answered with the lease";
-const RELEASES: &str = "**Release**: `release CLIENT.N SEAT MEMORY` until it is answered or the deadline has passed.";
+pub const RELEASES: &str =
+    "**Release**: `release CLIENT.N SEAT MEMORY` until it is answered or the deadline has passed.";
 const RELEASED: &str = "`released` says that the lease lasted until then, and so does `unknown` to a request that was \
                         repeated.";
-const ASKS_AGAIN: &str = "Anything else (`unknown`, `lost`, `alive` without a rank, another `epoch`, no answer): ask \
-                          again, with the seat.";
-const BEATS: &str = "**Heartbeat** when a third of the liveness has passed since it *sent* the last request that was \
-                     answered `queued`";
-const LOST: &str = "Any other word: the lease is lost.";
+const LOST: &str = "`lost` or `broken`: the lease is lost.";
+const COUNTED: &str = "**A deadline counts from before the request was sent.**";
+const AT_MOST: &str = "the shorter of lease_left_us and the lease_us that was asked for";
+const REPEATS: &str = "An error or no answer: send it again until the deadline.";
 const NOSCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 
 /// Its first renewal is due at once, and there is much time until it ends.
 const SOON_RENEWED: Duration = Duration::from_millis(8100);
-const WHOLE: Duration = Duration::from_secs(12);
+pub const WHOLE: Duration = Duration::from_secs(12);
+/// For scenes that await the end of a whole lease, and that of a claim.
+const SHORT: Duration = Duration::from_secs(4);
 
 /// Grants the lock to a try, until its driver says so. The id.
 fn granted(judge: &mut Judge<'_>, waiter: &str, left: Duration) -> Verdict<String> {
@@ -55,7 +61,7 @@ fn granted(judge: &mut Judge<'_>, waiter: &str, left: Duration) -> Verdict<Strin
     Ok(asked.text(0))
 }
 
-fn took(judge: &mut Judge<'_>, waiter: &str, id: &str) -> Verdict {
+pub fn took(judge: &mut Judge<'_>, waiter: &str, id: &str) -> Verdict {
     let said = judge.says("granted", waiter, TAKEN)?;
     let token = judge.ledger.acquires[id].token;
     judge.must(said[2] == token.to_string(), GRANTED, || format!("the driver says {said:?}, and not {token}"))?;
@@ -64,7 +70,7 @@ fn took(judge: &mut Judge<'_>, waiter: &str, id: &str) -> Verdict {
     judge.must(right, "the `ticket` is its place", || format!("the driver says {said:?}, and not {place}"))
 }
 
-fn released(judge: &mut Judge<'_>, waiter: &str) -> Verdict {
+pub fn released(judge: &mut Judge<'_>, waiter: &str) -> Verdict {
     judge.tell(&format!("release {waiter}"));
     let asked = judge.request("release", RELEASES)?;
     judge.must(!asked.args[1].is_empty(), RELEASES, || "its first release has no seat".into())?;
@@ -73,27 +79,27 @@ fn released(judge: &mut Judge<'_>, waiter: &str) -> Verdict {
 }
 
 fn a_free_lock(judge: &mut Judge<'_>) -> Verdict {
-    const REPEATS: &str = "After an error that begins with `NOSCRIPT`, send `EVAL TEXT 2 …`";
+    const BY_TEXT: &str = "After an error that begins with `NOSCRIPT`, send `EVAL TEXT 2 …`";
     judge.tell("try a");
     let asked = judge.request("acquire", "It tries, renews and releases")?;
     judge.must(asked.text(1) == "0", "`0` only to try", || format!("the `room` of a try is {}", asked.text(1)))?;
     judge.refuse(&asked, NOSCRIPT);
-    let asked = judge.request("acquire", REPEATS)?;
+    let asked = judge.request("acquire", BY_TEXT)?;
     judge.grants(&asked, "granted", &asked.text(0), SOON_RENEWED, false);
     took(judge, "a", &asked.text(0))?;
     let renewal = judge.request("renew", RENEWS)?;
     judge.refuse(&renewal, NOSCRIPT);
-    let renewal = judge.request("renew", REPEATS)?;
+    let renewal = judge.request("renew", BY_TEXT)?;
     judge.grants(&renewal, "renewed", &asked.text(0), SOON_RENEWED, false);
     // The second one shows what it has taken from the answer to the first.
     let renewal = judge.request("renew", RENEWS)?;
     judge.refuse(&renewal, "LOADING Redis is loading the dataset in memory");
-    let renewal = judge.request("renew", "An error or no answer: send it again until the deadline.")?;
+    let renewal = judge.request("renew", REPEATS)?;
     judge.grants(&renewal, "renewed", &asked.text(0), WHOLE, false);
     judge.tell("release a");
     let release = judge.request("release", RELEASES)?;
     judge.must(!release.args[1].is_empty(), RELEASES, || "its first release has no seat".into())?;
-    drop(release);
+    judge.ignore(release);
     let release = judge.request("release", RELEASES)?;
     judge.keep = Duration::from_millis(100);
     let asked = Instant::now();
@@ -101,7 +107,8 @@ fn a_free_lock(judge: &mut Judge<'_>) -> Verdict {
     judge.says("released", "a", RELEASED)?;
     sleep(judge.keep.saturating_sub(asked.elapsed()));
     judge.tell("try b");
-    let forgets = "`keep_us` after the last answered request was sent, a client without a lease empties its memory.";
+    let forgets = "`keep_us` after the last answered request was sent, a client without a lease or a \
+                   place empties its memory.";
     let asked = judge.request("acquire", "with a new N each time")?;
     judge.must(asked.args[11].is_empty(), forgets, || "it sends a memory after that".into())?;
     judge.plain(&asked, "busy");
@@ -127,17 +134,45 @@ fn no_free_lock(judge: &mut Judge<'_>) -> Verdict {
     released(judge, "c")
 }
 
+/// A connection that breaks, an unknown word, and a word without what it promises, instead of an answer to a renewal.
+fn answers_that_are_none(judge: &mut Judge<'_>) -> Verdict {
+    const ITSELF: &str = "The client library must not repeat a request by itself.";
+    const REFUSED: &str = "An unknown word, or a reply that lacks what its word promises, is a temporary refusal (see [Errors](#errors)).";
+    let id = granted(judge, "a", SOON_RENEWED)?;
+    let renewal = judge.request("renew", RENEWS)?;
+    // Longer than a step of a coarse clock.
+    sleep(Duration::from_millis(50));
+    judge.cut(&renewal);
+    let again = judge.request("renew", REPEATS)?;
+    let [before, left] = [&renewal, &again].map(|renewal| renewal.text(3).parse().unwrap_or(u64::MAX));
+    judge.must(left < before, ITSELF, || format!("`left_us` was {before} in the request that broke, and is {left}"))?;
+    judge.answer(&again, NO_WORD, WHOLE, Vec::new());
+    let renewal = judge.request("renew", REFUSED)?;
+    judge.answer_lacks_all(&renewal, "renewed");
+    let renewal = judge.request("renew", REFUSED)?;
+    let believes = judge.believes("a")?;
+    judge.must(believes, REFUSED, || "the client no longer believes in its lease".into())?;
+    judge.grants(&renewal, "renewed", &id, WHOLE, false);
+    released(judge, "a")
+}
+
+fn a_deadline(judge: &mut Judge<'_>) -> Verdict {
+    lasts(judge, Duration::from_millis(3500), Duration::from_secs(1), COUNTED)
+}
+
+fn a_longer_lease(judge: &mut Judge<'_>) -> Verdict {
+    lasts(judge, Duration::from_secs(60), Duration::ZERO, AT_MOST)
+}
+
 /// The answer to a request comes late, so the deadline is sooner than it seems. Nothing is answered after that but the
 /// last renewal, when it is too late. (On a busy machine there may be none.)
-fn a_deadline(judge: &mut Judge<'_>) -> Verdict {
-    const LEFT: Duration = Duration::from_millis(3500);
-    const LATE: Duration = Duration::from_secs(1);
+fn lasts(judge: &mut Judge<'_>, told: Duration, late: Duration, rule: &'static str) -> Verdict {
     judge.tell("try a");
     let (asked, id) = loop {
         let asked = judge.request("acquire", "It tries, renews and releases")?;
-        sleep(LATE);
+        sleep(late);
         let id = asked.text(0);
-        judge.grants(&asked, "granted", &id, LEFT, false);
+        judge.grants(&asked, "granted", &id, told, false);
         // A busy machine may have taken the rest of its patience. Then it asks again.
         if judge.is_said_first("a")? {
             break (asked, id);
@@ -146,19 +181,21 @@ fn a_deadline(judge: &mut Judge<'_>) -> Verdict {
     took(judge, "a", &id)?;
     let mut renewal = None;
     judge.silent = true;
-    let whole = judge.ledger.terms.can("waits");
-    let notice = if whole { judge.ledger.terms.notice } else { 0 } * LEFT.as_micros() as u64 / WHOLE.as_micros() as u64;
-    let end = asked.at + LEFT.mul_f64(0.995) - Duration::from_micros(notice);
+    let lease = Duration::from_micros(judge.ledger.terms.lease);
+    let left = told.min(lease);
+    let notice = if judge.ledger.terms.can("waits") { judge.ledger.terms.notice } else { 0 };
+    let notice = Duration::from_micros(notice).mul_f64(left.as_secs_f64() / lease.as_secs_f64());
+    // A thread that declares it lost may come late, and half of the notice is left for that.
+    let end = asked.at + left.mul_f64(0.995) - notice / 2;
     while Instant::now() < end {
         // It is repeated over another connection.
         sleep(Duration::from_millis(10).min(end.saturating_duration_since(Instant::now())));
         judge.believes("a")?;
         renewal = judge.latest().or(renewal);
     }
-    let counted = "**A deadline counts from before the request was sent.**";
     let believes = judge.believes("a")?;
-    judge.must(!believes, counted, || "the client still believes in a lease that is over".into())?;
-    renewal.into_iter().for_each(|renewal| judge.grants(&renewal, "renewed", &id, WHOLE, false));
+    judge.must(!believes, rule, || "the client still believes in a lease that is over".into())?;
+    renewal.into_iter().for_each(|renewal| judge.grants(&renewal, "renewed", &id, lease, false));
     let read = Instant::now();
     while read.elapsed() < Duration::from_millis(100) {
         let final_ = "a no is not taken back by a reply that is read later";
@@ -185,169 +222,22 @@ fn ended(judge: &mut Judge<'_>, word: &str) -> Verdict {
     judge.ledger.lost(&id);
     judge.answer(&renewal, word, SOON_RENEWED, Vec::new());
     // Another renewal would be a complaint.
-    let mut answers = 0;
-    while judge.believes("a")? {
-        answers += 1;
-        judge.must(answers < 100, LOST, || "the client still believes in its lease".into())?;
-        sleep(Duration::from_millis(10));
-    }
-    judge.tell("release a");
-    judge.says("lost", "a", LOST)?;
+    loses(judge, &id, LOST)?;
     // The lock can be had again.
     let id = granted(judge, "b", WHOLE)?;
     judge.must(judge.ledger.acquires[&id].room == "0", "`0` only to try", || "its `room` is not 0".into())?;
     released(judge, "b")
 }
 
-/// A waiter that is granted the lock by a heartbeat, at the second attempt.
-fn a_queue(judge: &mut Judge<'_>) -> Verdict {
-    judge.tell("acquire a -");
-    let asked = judge.request("acquire", "**Ask**: `acquire` with `room` 2^53.")?;
-    let id = asked.text(0);
-    let room = asked.text(1);
-    judge.must(room == UNBOUNDED, "**Ask**: `acquire` with `room` 2^53.", || format!("its `room` is {room}"))?;
-    judge.queued(&asked);
-    let beat = judge.request("heartbeat", BEATS)?;
-    judge.alive(&beat);
-    for attempt in 0..2 {
-        let beat = judge.request("heartbeat", BEATS)?;
-        judge.grants(&beat, "alive", &id, WHOLE, true);
-        if judge.ledger.terms.can("full") {
-            break;
-        }
-        let confirmation = judge.request("renew", CONFIRMED)?;
-        let early = judge.has_said("granted");
-        judge.must(!early, CONFIRMED, || "the claim was handed out before".into())?;
-        let left = "`left_us` 0 makes a whole lease of a claim";
-        judge.must(confirmation.text(3) == "0", left, || format!("`left_us` is {}", confirmation.text(3)))?;
-        if attempt == 0 {
-            judge.plain(&confirmation, "lost");
-            let asked = judge.request("acquire", ASKS_AGAIN)?;
-            judge.must(!asked.args[12].is_empty(), ASKS_AGAIN, || "it has no seat".into())?;
-            judge.queued(&asked);
-        } else {
-            judge.grants(&confirmation, "renewed", &id, WHOLE, false);
-        }
+/// The client hears that it has lost the lease of `a`, and says so.
+pub fn loses(judge: &mut Judge<'_>, id: &str, rule: &'static str) -> Verdict {
+    let mut answers = 0;
+    while judge.believes("a")? {
+        answers += 1;
+        judge.must(answers < 100, rule, || "the client still believes in its lease".into())?;
+        sleep(Duration::from_millis(10));
     }
-    took(judge, "a", &id)?;
-    released(judge, "a")
-}
-
-/// Two waiters see another epoch, an unknown place, and a server that disbelieves them.
-fn losses_of_data(judge: &mut Judge<'_>) -> Verdict {
-    let mut ids = Vec::new();
-    for waiter in ["a", "b"] {
-        judge.tell(&format!("acquire {waiter} -"));
-        let asked = judge.request("acquire", "**Ask**: `acquire` with `room` 2^53.")?;
-        ids.push(asked.text(0));
-        judge.queued(&asked);
-    }
-    for (word, rule) in [
-        ("alive", ASKS_AGAIN),
-        ("unknown", ASKS_AGAIN),
-        ("disbelieved", "`disbelieved`: drop the seat (not the memory that this reply gives) and ask again."),
-    ] {
-        if word == "alive" {
-            judge.epoch += 1_000_000;
-        }
-        let (mut missing, mut requests) = (ids.clone(), 0);
-        while !missing.is_empty() {
-            requests += 1;
-            judge.must(requests < 20, rule, || format!("{missing:?} does not ask again"))?;
-            let asked = judge.any_request(rule)?;
-            match &*asked.verb {
-                "acquire" if word != "disbelieved" => {
-                    judge.must(!asked.args[12].is_empty(), rule, || "it has no seat".into())?;
-                    missing.retain(|id| *id != asked.text(0));
-                    judge.queued(&asked);
-                }
-                // The ledger expects no seat after `disbelieved`.
-                "acquire" if asked.args[12].is_empty() => {
-                    missing.retain(|id| *id != asked.text(0));
-                    judge.queued(&asked);
-                }
-                "acquire" => judge.plain(&asked, "disbelieved"),
-                "heartbeat" if word == "alive" => judge.alive(&asked),
-                "heartbeat" => judge.plain(&asked, "unknown"),
-                _ => judge.as_before(&asked),
-            }
-        }
-    }
-    for (waiter, id) in ["a", "b"].into_iter().zip(ids) {
-        // The other waiter may have another client id, which is not told of this grant.
-        let beat = loop {
-            let beat = judge.request("heartbeat", BEATS)?;
-            if id.starts_with(&beat.text(0)) {
-                break beat;
-            }
-            judge.as_before(&beat);
-        };
-        judge.grants(&beat, "alive", &id, WHOLE, false);
-        took(judge, waiter, &id)?;
-        released(judge, waiter)?;
-    }
-    Ok(())
-}
-
-/// A waiter whose requests are lost with its connections gives up.
-fn giving_up(judge: &mut Judge<'_>) -> Verdict {
-    const GIVES_UP: &str = "`leave` with the ID, until it is answered or liveness + buffer have passed since the last \
-                            request.";
-    let leaves = judge.ledger.terms.can("leaves");
-    judge.tell(if leaves { "acquire a -" } else { "acquire a 6000000" });
-    let asked = judge.request("acquire", "**Ask**: `acquire` with `room` 2^53.")?;
-    let id = asked.text(0);
-    asked.cut();
-    let again = judge.request("acquire", ASKS_AGAIN)?;
-    judge.must(again.text(0) == id, ASKS_AGAIN, || format!("it asks for {} instead of {id}", again.text(0)))?;
-    judge.queued(&again);
-    // A late request of this client has taken the lock.
-    let beat = judge.request("heartbeat", BEATS)?;
-    let unwanted = format!("{}.4294967296", beat.text(0));
-    judge.grants(&beat, "alive", &unwanted, WHOLE, false);
-    let returned = "If `holder` names an ID of this client that it does not have or want any more, it sends `release`";
-    let release = judge.request("release", returned)?;
-    judge.must(release.text(0) == unwanted, returned, || format!("it releases {}", release.text(0)))?;
-    judge.must(release.args[1].is_empty(), returned, || "that release has a seat".into())?;
-    judge.plain(&release, "released");
-    if leaves {
-        judge.tell("leave a");
-    }
-    let leave = judge.request("leave", GIVES_UP)?;
-    leave.cut();
-    let leave = judge.request("leave", GIVES_UP)?;
-    judge.must(leave.text(1) == id, GIVES_UP, || format!("it leaves with {}", leave.text(1)))?;
-    judge.plain(&leave, "left");
-    let word = if leaves { "left" } else { "timeout" };
-    judge.says(word, "a", "**Giving up**, at any moment").map(drop)
-}
-
-/// Forged messages, and then a true one.
-fn messages(judge: &mut Judge<'_>) -> Verdict {
-    judge.tell("acquire a -");
-    let asked = judge.request("acquire", "**Ask**: `acquire` with `room` 2^53.")?;
-    let (id, channel) = (asked.text(0), asked.text(7));
-    judge.queued(&asked);
-    for forged in
-        [("secret", ""), ("secret", "0123456789abcdefghijklmnop"), ("lock", "rep:{other}:lock"), ("id", "x.1")]
-    {
-        let heard = judge.publish(&id, &channel, Some(forged));
-        judge.must(heard == 1, "Subscribe before the first acquire.", || {
-            format!("{heard} connections hear {channel}")
-        })?;
-    }
-    for _ in 0..3 {
-        // The ledger knows the forged seats.
-        let beat = judge.request("heartbeat", BEATS)?;
-        judge.must(!judge.has_said("granted"), BELIEVED, || "it hands out what a forged message grants".into())?;
-        judge.alive(&beat);
-    }
-    judge.publish(&id, &channel, None);
-    if !judge.ledger.terms.can("full") {
-        let takes = "`grant`: the waiter takes the `seat` with its `epoch`, and [confirms](#waiting).";
-        let renewal = judge.request("renew", takes)?;
-        judge.grants(&renewal, "renewed", &id, WHOLE, false);
-    }
-    took(judge, "a", &id)?;
-    released(judge, "a")
+    judge.ledger.lost(id);
+    judge.tell("release a");
+    judge.says("lost", "a", rule).map(drop)
 }

@@ -14,7 +14,8 @@ EMPTY = b""
 class Client:
     def __init__(self, url, prefix, name, lease, *_):
         self.lease, self.keys = int(lease), [f"{prefix}:{{{name}}}:{key}" for key in ("lock", "waiters")]
-        self.wire, self.numbers = Wire(url, prefix, 5 * SECOND, push=False), itertools.count(1)
+        patience = min(max(self.lease // 3, SECOND // 10), 5 * SECOND)
+        self.wire, self.numbers = Wire(url, prefix, patience, push=False), itertools.count(1)
         self.memory, self.heard, self.keep = EMPTY, 0, 0
         self.leases, self.one_request = {}, threading.RLock()
 

@@ -59,7 +59,8 @@ impl Full {
         self.ledger.seat(&id, Some(asked.connection), vec![b's', self.seats]);
         self.ledger.lease(&id, asked, Duration::from_micros(LEASE));
         self.ledger.acquires.get_mut(&id).unwrap().holds = true;
-        self.ledger.remember(asked, self.memory());
+        self.ledger.remember(asked, "", self.memory());
+        self.ledger.answered(asked, "", false);
     }
 
     fn memory(&self) -> Vec<u8> {

@@ -77,7 +77,7 @@ fn an_acquire_with_a_timeout_is_granted_by_then_too() {
 
 #[test]
 fn an_acquire_that_fails_before_its_timeout_is_rejected() {
-    rejected(returned_at(29, &[]), "b.1 gave up before its timeout");
+    rejected(returned_at(29, &[]), "b.1 gave up 1ns before its timeout");
     // A caller that cancels, or hears of another error, may return at any time.
     assert_eq!(returned_at(26, &[("30 b b.1 left", "25 b b.1 left")]), Ok(()));
 }
