@@ -89,6 +89,34 @@ fn the_guide_names_every_option_once() {
     }
 }
 
+/// A `match` that is written from the tables of errors compiles: `Timeout` is a name of the public interface, and
+/// `Fault::Refused` one within the other.
+#[test]
+fn the_tables_name_only_errors_that_are_public() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let interface = fs::read_to_string(root.join("docs/public-api.txt")).unwrap();
+    let item = |line: &str| {
+        line.split_once(" fairlock::").map(|(_, path)| path.split(['(', '<', ' ']).next().unwrap().to_owned())
+    };
+    let items: Vec<String> = interface.lines().filter_map(item).map(|path| format!("::{path}::")).collect();
+    let (mut names, mut unknown) = (0, Vec::new());
+    for page in ["docs/errors.md", "docs/guide.md"] {
+        let text = fs::read_to_string(root.join(page)).unwrap();
+        for row in text.lines().filter(|line| line.starts_with('|')) {
+            let is_name = |name: &&str| {
+                let camel_case = name.starts_with(char::is_uppercase) && name.contains(char::is_lowercase);
+                camel_case && name.chars().all(|c| c.is_alphanumeric() || c == ':')
+            };
+            for name in row.split('`').skip(1).step_by(2).filter(is_name) {
+                names += 1;
+                let is_public = items.iter().any(|path| path.contains(&format!("::{name}::")));
+                unknown.extend((!is_public).then(|| format!("{page}: {name}")));
+            }
+        }
+    }
+    assert!(names > 30 && unknown.is_empty(), "of {names} names these are not public: {unknown:?}");
+}
+
 /// The page for clients in other languages names the arguments of each script in their order, and every word of a
 /// reply.
 #[test]
