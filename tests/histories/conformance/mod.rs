@@ -7,6 +7,7 @@
 
 mod complaint;
 mod crew;
+mod holding;
 mod judge;
 mod ledger;
 mod message;
@@ -23,10 +24,11 @@ use testkit::{RedisServer, root, say};
 pub use self::crew::share_a_queue;
 use self::{
     complaint::Verdict,
+    holding::WHOLE,
     judge::Judge,
     mistakes::{MISTAKES, Mistake},
     referee::Scripts,
-    scenes::{SCENES, WHOLE},
+    scenes::SCENES,
 };
 
 /// Plays the scenes for which this holds, all at once: a client waits most of the time.

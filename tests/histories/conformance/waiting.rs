@@ -7,10 +7,10 @@ use std::{
 
 use super::{
     complaint::Verdict,
+    holding::{RELEASES, WHOLE, loses, released, took},
     judge::{ANOTHERS, Judge, OTHERS},
     ledger::{BELIEVED, UNBOUNDED},
     message::Value,
-    scenes::{RELEASES, WHOLE, loses, released, took},
 };
 
 const CONFIRMED: &str = "`holder` is the ID, with `holder_claim`: confirm the claim (below).";

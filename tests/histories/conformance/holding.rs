@@ -1,0 +1,216 @@
+//! The scenes of a holder, and steps of all scenes.
+
+use std::{
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+use super::{complaint::Verdict, judge::Judge, ledger::NO_WORD, message::Value};
+
+const GRANTED: &str = "the fencing token is `holder_token`";
+const TAKEN: &str = "`holder` is the ID, without `holder_claim`: the lock is granted";
+const RENEWS: &str =
+    "**Renew** whenever a third of LEASE has passed since the last request that was answered with the lease";
+pub const RELEASES: &str =
+    "**Release**: `release CLIENT.N SEAT MEMORY` until it is answered or the deadline has passed.";
+const RELEASED: &str = "`released` says that the lease lasted until then, and so does `unknown` to a request that was \
+                        repeated.";
+const LOST: &str = "`lost` or `broken`: the lease is lost.";
+const COUNTED: &str = "**A deadline counts from before the request was sent.**";
+const AT_MOST: &str = "the shorter of lease_left_us and the lease_us that was asked for";
+const REPEATS: &str = "An error or no answer: send it again until the deadline.";
+const NOSCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
+
+/// Its first renewal is due at once, and there is much time until it ends.
+const SOON_RENEWED: Duration = Duration::from_millis(8100);
+pub const WHOLE: Duration = Duration::from_secs(12);
+
+/// Grants the lock to a try, until its driver says so. The id.
+fn granted(judge: &mut Judge<'_>, waiter: &str, left: Duration) -> Verdict<String> {
+    judge.tell(&format!("try {waiter}"));
+    let asked = judge.request("acquire", "It tries, renews and releases")?;
+    judge.grants(&asked, "granted", &asked.text(0), left, false);
+    took(judge, waiter, &asked.text(0))?;
+    Ok(asked.text(0))
+}
+
+pub fn took(judge: &mut Judge<'_>, waiter: &str, id: &str) -> Verdict {
+    let said = judge.says("granted", waiter, TAKEN)?;
+    let token = judge.ledger.acquires[id].token;
+    judge.must(said[2] == token.to_string(), GRANTED, || format!("the driver says {said:?}, and not {token}"))?;
+    let place = judge.ledger.acquires[id].ticket.to_string();
+    let right = said[3] == place || judge.ledger.acquires[id].room == "0";
+    judge.must(right, "the `ticket` is its place", || format!("the driver says {said:?}, and not {place}"))
+}
+
+pub fn released(judge: &mut Judge<'_>, waiter: &str) -> Verdict {
+    judge.tell(&format!("release {waiter}"));
+    let asked = judge.request("release", RELEASES)?;
+    judge.must(!asked.args[1].is_empty(), RELEASES, || "its first release has no seat".into())?;
+    judge.plain(&asked, "released");
+    judge.says("released", waiter, RELEASED).map(drop)
+}
+
+pub fn a_free_lock(judge: &mut Judge<'_>) -> Verdict {
+    const BY_TEXT: &str = "After an error that begins with `NOSCRIPT`, send `EVAL TEXT 2 …`";
+    judge.tell("try a");
+    let asked = judge.request("acquire", "It tries, renews and releases")?;
+    judge.must(asked.text(1) == "0", "`0` only to try", || format!("the `room` of a try is {}", asked.text(1)))?;
+    judge.refuse(&asked, NOSCRIPT);
+    let asked = judge.request("acquire", BY_TEXT)?;
+    judge.grants(&asked, "granted", &asked.text(0), SOON_RENEWED, false);
+    took(judge, "a", &asked.text(0))?;
+    let renewal = judge.request("renew", RENEWS)?;
+    judge.refuse(&renewal, NOSCRIPT);
+    let renewal = judge.request("renew", BY_TEXT)?;
+    judge.grants(&renewal, "renewed", &asked.text(0), SOON_RENEWED, false);
+    // The second one shows what it has taken from the answer to the first.
+    let renewal = judge.request("renew", RENEWS)?;
+    judge.refuse(&renewal, "LOADING Redis is loading the dataset in memory");
+    let renewal = judge.request("renew", REPEATS)?;
+    judge.grants(&renewal, "renewed", &asked.text(0), WHOLE, false);
+    judge.tell("release a");
+    let release = judge.request("release", RELEASES)?;
+    judge.must(!release.args[1].is_empty(), RELEASES, || "its first release has no seat".into())?;
+    judge.ignore(release);
+    let release = judge.request("release", RELEASES)?;
+    judge.keep = Duration::from_millis(100);
+    let asked = Instant::now();
+    judge.plain(&release, "unknown");
+    judge.says("released", "a", RELEASED)?;
+    sleep(judge.keep.saturating_sub(asked.elapsed()));
+    judge.tell("try b");
+    let forgets = "`keep_us` after the last answered request was sent, a client without a lease or a \
+                   place empties its memory.";
+    let asked = judge.request("acquire", "with a new N each time")?;
+    judge.must(asked.args[11].is_empty(), forgets, || "it sends a memory after that".into())?;
+    judge.plain(&asked, "busy");
+    judge.says("busy", "b", "`busy`: somebody else has the lock or waits for it.").map(drop)
+}
+
+pub fn no_free_lock(judge: &mut Judge<'_>) -> Verdict {
+    const BUSY: &str = "`busy`: somebody else has the lock or waits for it.";
+    for waiter in ["a", "b"] {
+        judge.tell(&format!("try {waiter}"));
+        let asked = judge.request("acquire", "with a new N each time")?;
+        judge.plain(&asked, "busy");
+        judge.says("busy", waiter, BUSY)?;
+    }
+    judge.tell("try c");
+    let asked = judge.request("acquire", "with a new N each time")?;
+    judge.answer(&asked, "busy", WHOLE, vec![("again", Value::Number(1))]);
+    let asked = judge.request("acquire", "If the reply has `again`, try again.")?;
+    judge.plain(&asked, "disbelieved");
+    let asked = judge.request("acquire", "`disbelieved`: try again, with the memory of this reply.")?;
+    judge.grants(&asked, "granted", &asked.text(0), WHOLE, false);
+    took(judge, "c", &asked.text(0))?;
+    released(judge, "c")
+}
+
+/// A connection that breaks, an unknown word, and a word without what it promises, instead of an answer to a renewal.
+pub fn answers_that_are_none(judge: &mut Judge<'_>) -> Verdict {
+    const ITSELF: &str = "The client library must not repeat a request by itself.";
+    const REFUSED: &str = "An unknown word, or a reply that lacks what its word promises, is a temporary refusal (see [Errors](#errors)).";
+    let id = granted(judge, "a", SOON_RENEWED)?;
+    let renewal = judge.request("renew", RENEWS)?;
+    // Longer than a step of a coarse clock.
+    sleep(Duration::from_millis(50));
+    judge.cut(&renewal);
+    let again = judge.request("renew", REPEATS)?;
+    let [before, left] = [&renewal, &again].map(|renewal| renewal.text(3).parse().unwrap_or(u64::MAX));
+    judge.must(left < before, ITSELF, || format!("`left_us` was {before} in the request that broke, and is {left}"))?;
+    judge.answer(&again, NO_WORD, WHOLE, Vec::new());
+    let renewal = judge.request("renew", REFUSED)?;
+    judge.answer_lacks_all(&renewal, "renewed");
+    let renewal = judge.request("renew", REFUSED)?;
+    let believes = judge.believes("a")?;
+    judge.must(believes, REFUSED, || "the client no longer believes in its lease".into())?;
+    judge.grants(&renewal, "renewed", &id, WHOLE, false);
+    released(judge, "a")
+}
+
+pub fn a_deadline(judge: &mut Judge<'_>) -> Verdict {
+    lasts(judge, Duration::from_millis(3500), Duration::from_secs(1), COUNTED)
+}
+
+pub fn a_longer_lease(judge: &mut Judge<'_>) -> Verdict {
+    lasts(judge, Duration::from_secs(60), Duration::ZERO, AT_MOST)
+}
+
+/// The answer to a request comes late, so the deadline is sooner than it seems. Nothing is answered after that but the
+/// last renewal, when it is too late. (On a busy machine there may be none.)
+fn lasts(judge: &mut Judge<'_>, told: Duration, late: Duration, rule: &'static str) -> Verdict {
+    judge.tell("try a");
+    let (asked, id) = loop {
+        let asked = judge.request("acquire", "It tries, renews and releases")?;
+        sleep(late);
+        let id = asked.text(0);
+        judge.grants(&asked, "granted", &id, told, false);
+        // A busy machine may have taken the rest of its patience. Then it asks again.
+        if judge.is_said_first("a")? {
+            break (asked, id);
+        }
+    };
+    took(judge, "a", &id)?;
+    let mut renewal = None;
+    judge.silent = true;
+    let lease = Duration::from_micros(judge.ledger.terms.lease);
+    let left = told.min(lease);
+    let notice = if judge.ledger.terms.can("waits") { judge.ledger.terms.notice } else { 0 };
+    let notice = Duration::from_micros(notice).mul_f64(left.as_secs_f64() / lease.as_secs_f64());
+    // A thread that declares it lost may come late, and half of the notice is left for that.
+    let end = asked.at + left.mul_f64(0.995) - notice / 2;
+    while Instant::now() < end {
+        // It is repeated over another connection.
+        sleep(Duration::from_millis(10).min(end.saturating_duration_since(Instant::now())));
+        judge.believes("a")?;
+        renewal = judge.latest().or(renewal);
+    }
+    let believes = judge.believes("a")?;
+    judge.must(!believes, rule, || "the client still believes in a lease that is over".into())?;
+    renewal.into_iter().for_each(|renewal| judge.grants(&renewal, "renewed", &id, lease, false));
+    let read = Instant::now();
+    while read.elapsed() < Duration::from_millis(100) {
+        let final_ = "a no is not taken back by a reply that is read later";
+        let believes = judge.believes("a")?;
+        judge.must(!believes, final_, || "the client believes in its lease again".into())?;
+    }
+    judge.silent = false;
+    judge.ledger.lost(&id);
+    judge.tell("release a");
+    judge.says("lost", "a", "a lease that could not be renewed is lost a notice before its deadline").map(drop)
+}
+
+pub fn a_lost_lease(judge: &mut Judge<'_>) -> Verdict {
+    ended(judge, "lost")
+}
+
+pub fn a_broken_lease(judge: &mut Judge<'_>) -> Verdict {
+    ended(judge, "broken")
+}
+
+fn ended(judge: &mut Judge<'_>, word: &str) -> Verdict {
+    let id = granted(judge, "a", SOON_RENEWED)?;
+    let renewal = judge.request("renew", RENEWS)?;
+    judge.ledger.lost(&id);
+    judge.answer(&renewal, word, SOON_RENEWED, Vec::new());
+    // Another renewal would be a complaint.
+    loses(judge, &id, LOST)?;
+    // The lock can be had again.
+    let id = granted(judge, "b", WHOLE)?;
+    judge.must(judge.ledger.acquires[&id].room == "0", "`0` only to try", || "its `room` is not 0".into())?;
+    released(judge, "b")
+}
+
+/// The client hears that it has lost the lease of `a`, and says so.
+pub fn loses(judge: &mut Judge<'_>, id: &str, rule: &'static str) -> Verdict {
+    let mut answers = 0;
+    while judge.believes("a")? {
+        answers += 1;
+        judge.must(answers < 100, rule, || "the client still believes in its lease".into())?;
+        sleep(Duration::from_millis(10));
+    }
+    judge.ledger.lost(id);
+    judge.tell("release a");
+    judge.says("lost", "a", rule).map(drop)
+}
