@@ -25,7 +25,7 @@ pub(crate) use reply::Inspected;
 #[cfg(test)]
 pub(crate) use reply::Plain;
 pub(crate) use reply::{
-    AcquireVerdict, Common, HeartbeatVerdict, OwnLease, ReleaseVerdict, RenewVerdict, Reply, Value, Verdict,
+    AcquireVerdict, Common, HeartbeatVerdict, Misfit, OwnLease, ReleaseVerdict, RenewVerdict, Reply, Value, Verdict,
 };
 #[cfg(any(test, feature = "testing", feature = "operator"))]
 pub(crate) use request::Verb;

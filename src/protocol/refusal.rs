@@ -13,6 +13,9 @@ pub(crate) enum Refusal {
     WrongType(Arc<str>),
     /// The lock has another layout: clients of another version use it.
     OtherLayout(Arc<str>),
+    /// The reply belongs to another request, or no script says it: from there on each reply would go to the request
+    /// before its own, so its connection ends.
+    OutOfStep(Arc<str>),
     /// The server refuses the request each time it is asked.
     Permanent(Arc<str>),
 }
@@ -24,6 +27,7 @@ impl Refusal {
             | Refusal::Denied(cause)
             | Refusal::WrongType(cause)
             | Refusal::OtherLayout(cause)
+            | Refusal::OutOfStep(cause)
             | Refusal::Permanent(cause) => cause,
         }
     }

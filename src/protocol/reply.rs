@@ -6,6 +6,7 @@ mod value;
 
 use std::time::Duration;
 
+use rmpv::ValueRef;
 use rmpv::decode::read_value_ref_with_max_depth;
 
 use self::fields::Fields;
@@ -15,7 +16,7 @@ pub(crate) use self::value::Value;
 pub(super) use self::value::number;
 use super::ids::WireId;
 use super::memory::{Known, Seat};
-use super::request::Verb;
+use super::request::{Request, Verb};
 use super::stamps::{Ticket, Token};
 use crate::history::History;
 use crate::inspect::{BreakOutcome, Holder, LockState, QueuedWaiter};
@@ -139,7 +140,6 @@ impl Inspected {
 
 impl Verb {
     /// The words with which its replies begin.
-    #[cfg(any(test, feature = "__test-hooks"))]
     pub(crate) fn words(self) -> &'static [&'static str] {
         match self {
             Verb::Acquire => &["granted", "queued", "busy", "disbelieved"],
@@ -151,6 +151,11 @@ impl Verb {
             Verb::Break => &["told", "ended", "unknown"],
             Verb::History => &["history"],
         }
+    }
+
+    fn says(self, value: &impl Value) -> bool {
+        let word = value.list().and_then(|list| list.first()?.bytes());
+        self.words().iter().any(|own| Some(own.as_bytes()) == word)
     }
 
     fn verdict(self, word: &[u8], fields: &mut Fields) -> Option<Verdict> {
@@ -207,11 +212,46 @@ impl Verb {
 /// The greatest depth of a reply: the rows of a page in an array, each of which the decoder counts several times.
 const DEPTH: usize = 32;
 
+/// Why an answer is not the reply to a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Misfit {
+    /// It is the reply to another request, or no script says it.
+    OutOfStep,
+    /// It begins as a reply to this request, and this version does not understand the rest.
+    NotUnderstood,
+}
+
+/// What a script says, as it packs it: one MessagePack array.
+fn array(mut packed: &[u8]) -> Option<ValueRef<'_>> {
+    let value = read_value_ref_with_max_depth(&mut packed, DEPTH).ok()?;
+    packed.is_empty().then_some(value)
+}
+
 impl Reply {
-    /// The reply to a request of this verb as the scripts pack it: one MessagePack array.
-    pub(crate) fn unpack(verb: Verb, mut packed: &[u8]) -> Option<Self> {
-        let value = read_value_ref_with_max_depth(&mut packed, DEPTH).ok()?;
-        Self::parse(verb, &value).filter(|_| packed.is_empty())
+    /// The reply to a request of this verb, packed.
+    #[cfg(any(test, feature = "operator", feature = "__test-hooks"))]
+    pub(crate) fn unpack(verb: Verb, packed: &[u8]) -> Option<Self> {
+        Self::parse(verb, &array(packed)?)
+    }
+
+    /// The reply to this request, packed.
+    pub(crate) fn to(call: &Request, packed: &[u8]) -> Result<Self, Misfit> {
+        let value = array(packed).ok_or(Misfit::OutOfStep)?;
+        match Self::parse(call.verb(), &value) {
+            Some(reply) if reply.is_about(call) => Ok(reply),
+            None if call.verb().says(&value) => Err(Misfit::NotUnderstood),
+            _ => Err(Misfit::OutOfStep),
+        }
+    }
+
+    /// What is granted or renewed is the lease that was asked for.
+    fn is_about(&self, call: &Request) -> bool {
+        let own = self.common.own.as_ref().map(|own| &own.id);
+        match (call, &self.verdict) {
+            (Request::Acquire(call), Verdict::Acquire(AcquireVerdict::Granted)) => own == Some(&call.id),
+            (Request::Renew(call), Verdict::Renew(RenewVerdict::Renewed)) => own == Some(&call.id),
+            _ => true,
+        }
     }
 
     /// A reply that says nothing of interest.

@@ -6,6 +6,10 @@
 //! so is the unsolicited unsubscription of a slot that leaves its node. The confirmation of a subscription is a push
 //! too, but takes the place of a reply; its refusal is a reply. So a push counts as an answer only if a subscription to
 //! that same channel is the next unanswered request.
+//!
+//! TCP loses and doubles no reply, but a proxy that reads frames may. A reply that fits another request than the one
+//! whose turn it is shows that: the routes then end the connection. They tell the call that it failed, because a server
+//! that always answers so would otherwise be connected to and asked without an end.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -19,7 +23,7 @@ use super::stream::{Broken, Stream};
 use crate::clock::Time;
 use crate::credentials::Credentials;
 use crate::memory::GiveBack as _;
-use crate::protocol::{self, LockKeys, Push, Refusal, SCRIPTS, Value as _};
+use crate::protocol::{self, LockKeys, Misfit, Push, Refusal, SCRIPTS, Value as _};
 
 /// An event of a connection.
 #[derive(Debug, Clone)]
@@ -253,7 +257,9 @@ impl Pairing {
             return Err(format!("the server said without having been asked: {what}"));
         };
         Ok(match (awaited, error) {
-            (Awaited::Asking, _) | (Awaited::Login, None) => None,
+            (Awaited::Asking, Some(_)) => None,
+            (Awaited::Asking | Awaited::Login, None) if value.bytes() == Some(b"OK") => None,
+            (Awaited::Asking | Awaited::Login, None) => return Err(out_of_step(value)),
             (Awaited::Login, Some(error)) => return Err(format!("the server denies the new login: {error}")),
             (Awaited::Request { of, request, by_text: false }, Some(error)) if error.starts_with("NOSCRIPT") => {
                 self.request(of, request, true, out);
@@ -262,11 +268,7 @@ impl Pairing {
             (Awaited::Request { of, request, .. }, error) => {
                 let reply = match error {
                     Some(error) => Reply::of(&error),
-                    None => {
-                        let verb = request.call.verb();
-                        let reply = value.bytes().and_then(|packed| protocol::Reply::unpack(verb, packed));
-                        Reply::Result(reply.ok_or_else(|| not_understood(value)))
-                    }
+                    None => Reply::Result(read(&request.call, value)),
                 };
                 self.answered(of, request.call, reply, out)
             }
@@ -280,7 +282,7 @@ impl Pairing {
                 let result = match (value, error) {
                     (Value::Int(have), _) => Ok((*have).try_into().unwrap_or(0)),
                     (_, Some(error)) => Err(Refusal::Temporary((&*error).into())),
-                    _ => Err(not_understood(value)),
+                    _ => Err(Refusal::OutOfStep(out_of_step(value).into())),
                 };
                 Some(Said::Replicas(result))
             }
@@ -321,8 +323,17 @@ impl Reply {
     }
 }
 
-fn not_understood(value: &Value<'_>) -> Refusal {
-    Refusal::Permanent(format!("a reply that is not understood: {}", short(value)).into())
+/// What a script replies to this request.
+fn read(call: &protocol::Request, value: &Value<'_>) -> Result<protocol::Reply, Refusal> {
+    let packed = value.bytes().ok_or(Misfit::OutOfStep);
+    packed.and_then(|packed| protocol::Reply::to(call, packed)).map_err(|misfit| match misfit {
+        Misfit::OutOfStep => Refusal::OutOfStep(out_of_step(value).into()),
+        Misfit::NotUnderstood => Refusal::Permanent(format!("a reply that is not understood: {}", short(value)).into()),
+    })
+}
+
+fn out_of_step(value: &Value<'_>) -> String {
+    format!("the server answers another request than the one whose turn it is: {}", short(value))
 }
 
 /// As much of it as fits a message.

@@ -60,6 +60,9 @@ pub enum Act {
     Answer(&'static str),
     /// The connection ends after this many bytes of the frame.
     Cut(usize),
+    /// This reply comes so many times, or never, and the stream goes on behind it. No network does that, but a proxy that
+    /// reads frames may.
+    Repeat(usize),
 }
 
 /// The current faults, in the order in which they were set.
@@ -82,6 +85,7 @@ struct Rule {
 impl Rules {
     pub fn add(&mut self, times: u64, target: Target, act: Act) -> usize {
         assert!(!matches!((target.side, act), (Side::Push, Act::Answer(_))), "nobody asked for a push");
+        assert!(target.side == Side::Reply || !matches!(act, Act::Repeat(_)), "only replies are repeated");
         let number = self.strikes.len();
         self.strikes.push(0);
         self.rules.push(Rule { number, target, act, left: times });

@@ -6,5 +6,6 @@
 
 mod logs;
 mod names;
+mod out_of_step;
 mod parsers;
 mod wire;

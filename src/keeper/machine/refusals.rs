@@ -28,11 +28,12 @@ impl Machine {
             Refusal::WrongType(message) => Some(Fault::WrongType { name: name.clone(), message: message.clone() }),
             Refusal::OtherLayout(message) => Some(Fault::OtherLayout { name: name.clone(), message: message.clone() }),
             Refusal::Permanent(message) => Some(Fault::Refused { message: message.clone() }),
-            // An operator may restore a right: a waiter keeps its place, and pending releases are kept too.
-            Refusal::Denied(message) if self.has_no_place(&what, name) => {
+            // An operator may restore a right, and the next connection may be in step: a waiter keeps its place, and
+            // pending releases are kept too.
+            Refusal::Denied(message) | Refusal::OutOfStep(message) if self.has_no_place(&what, name) => {
                 Some(Fault::Refused { message: message.clone() })
             }
-            Refusal::Denied(_) | Refusal::Temporary(_) => None,
+            Refusal::Denied(_) | Refusal::OutOfStep(_) | Refusal::Temporary(_) => None,
         };
         match (what, fault) {
             (What::Acquire(id), Some(fault)) => {

@@ -52,6 +52,9 @@ use crate::server::{Node, Said, Slot, SlotMap, slot_of};
 /// The minimum time for connecting: a lost packet must not outlast a short lease, nor a slow network fail.
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
 
+/// After so many attempts the pauses between them are as long as they get.
+const LONG_PAUSE: u32 = 7;
+
 /// A server: the only one, or a node of a cluster.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Peer {
@@ -234,7 +237,7 @@ impl Routes {
     /// patience of the waiting locks: a pause that outlasts a session or a lease loses it, although the server was
     /// reachable meanwhile.
     fn back_off(&mut self, attempts: u32, patience: Duration) -> Duration {
-        let ceiling = if attempts == 0 { 0 } else { 5_u64 << attempts.min(7) };
+        let ceiling = if attempts == 0 { 0 } else { 5_u64 << attempts.min(LONG_PAUSE) };
         Duration::from_millis(ceiling / 2 + self.random.u64(0..=ceiling / 2)).min(patience / 4)
     }
 }

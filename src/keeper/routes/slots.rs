@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::peers::{Role, Up};
-use super::{Effect, LEAST_PATIENCE, Line, Peer, Routes, Shape, Timer};
+use super::{Effect, LEAST_PATIENCE, LONG_PAUSE, Line, Peer, Routes, Shape, Timer};
 use crate::clock::Time;
 use crate::error::{ConnectError, brief};
 use crate::keeper::machine::{ANSWER_TIMEOUT, Event as Told, RequestId};
@@ -123,24 +123,33 @@ impl Routes {
         call: Request,
         reply: Reply,
     ) {
-        let Some(Role::Main(peer)) = self.lines.get(&line) else { return };
-        if let Some(link) = self.links.get_mut(peer) {
-            link.attempts = 0;
+        let Some(Role::Main(peer)) = self.lines.get(&line).cloned() else { return };
+        let out_of_step = match &reply {
+            Reply::Result(Err(Refusal::OutOfStep(cause))) => Some(cause.clone()),
+            _ => None,
+        };
+        if let Some(link) = self.links.get_mut(&peer) {
+            // A server that is out of step again and again is not connected to without a pause.
+            link.attempts = if out_of_step.is_some() { LONG_PAUSE } else { 0 };
         }
         let Some(route) = self.routes.get_mut(&slot) else { return };
         route.answered(line, request);
         let Some(over) = route.line else {
             // Its machine does not await this answer any more, but the route may have waited for it.
-            return self.open(now, slot);
+            match out_of_step {
+                Some(cause) => self.fail(now, &peer, &cause),
+                None => self.open(now, slot),
+            }
+            return;
         };
         match reply {
             Reply::Result(result) => {
                 route.moved = false;
                 self.tell(slot, Told::Answered { request, result });
+                out_of_step.into_iter().for_each(|cause| self.fail(now, &peer, &cause));
             }
             // If there is another master, sentinels know it.
             Reply::Replica(cause) if matches!(self.shape, Shape::Sentinels(_)) => {
-                let peer = peer.clone();
                 self.fail(now, &peer, &cause);
             }
             Reply::Replica(cause) => self.refuse(slot, request, cause),
@@ -149,7 +158,7 @@ impl Routes {
                 self.tell(slot, Told::Answered { request, result: Err(Refusal::Permanent(cause.into())) });
             }
             Reply::Elsewhere { node, asking } => {
-                let to = whole(node, peer);
+                let to = whole(node, &peer);
                 match (asking, over == line) {
                     (false, true) => self.moved(now, slot, to),
                     (false, false) => {
@@ -355,7 +364,7 @@ impl Routes {
         match refusal {
             Refusal::Temporary(_) => {}
             Refusal::Denied(_) => self.tell_unusable(vec![slot], &ConnectError::MissingRight { address, cause }),
-            Refusal::Permanent(_) | Refusal::WrongType(_) | Refusal::OtherLayout(_) => {
+            Refusal::Permanent(_) | Refusal::OutOfStep(_) | Refusal::WrongType(_) | Refusal::OtherLayout(_) => {
                 self.tell_unusable(vec![slot], &ConnectError::Refused { address, cause });
             }
         }

@@ -1,6 +1,7 @@
 //! Replies are read as a whole or refused.
 
 use super::super::memory::Memory;
+use super::super::request::{AcquireRequest, RenewRequest, every_request};
 use super::super::stamps::{Epoch, Stamp};
 use super::*;
 use crate::history::{EndedAs, PastGrant};
@@ -233,4 +234,28 @@ fn a_strange_field_is_passed_over_and_a_strange_value_is_not() {
     assert!(Reply::parse(Verb::Acquire, &Plain::List(odd)).is_none());
     assert!(Reply::parse(Verb::Acquire, &Plain::List(vec![])).is_none());
     assert!(Reply::parse(Verb::Acquire, &Plain::Nil).is_none());
+}
+
+#[test]
+fn grant_or_renewal_of_another_lease_is_no_reply() {
+    let packed = |word: &str| {
+        let names = ["epoch", "stamp", "waiting", "lease_left_us", "recover_left_us", "keep_us"];
+        let numbers = names.into_iter().chain(["holder_token", "holder_ticket"]).map(|name| (name, 7.into()));
+        let texts = [("memory", ""), ("holder", "c.1"), ("holder_seat", "own")].map(|(name, text)| (name, text.into()));
+        let fields = numbers.chain(texts).flat_map(|(name, value)| [rmpv::Value::Binary(name.into()), value]);
+        let mut packed = Vec::new();
+        let items = [rmpv::Value::Binary(word.into())].into_iter().chain(fields).collect();
+        rmpv::encode::write_value(&mut packed, &rmpv::Value::Array(items)).unwrap();
+        packed
+    };
+    let [acquire, renew] = [Verb::Acquire, Verb::Renew].map(|verb| every_request().swap_remove(verb as usize));
+    let of_another = |call: &Request| match call.clone() {
+        Request::Acquire(call) => Request::Acquire(AcquireRequest { id: WireId::parse("c.2").unwrap(), ..call }),
+        Request::Renew(call) => Request::Renew(RenewRequest { id: WireId::parse("c.2").unwrap(), ..call }),
+        other => other,
+    };
+    for (call, word) in [(acquire, "granted"), (renew, "renewed")] {
+        assert!(Reply::to(&call, &packed(word)).is_ok(), "{word}");
+        assert_eq!(Reply::to(&of_another(&call), &packed(word)), Err(Misfit::OutOfStep), "{word}");
+    }
 }

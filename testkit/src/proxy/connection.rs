@@ -135,9 +135,10 @@ impl Shared {
                 self.judge(connection, Side::Reply, &words, frames.arrived())
             };
             let (bytes, end) = match verdict {
-                None => (frame.as_slice(), false),
-                Some(Act::Answer(_)) => (&[][..], false),
-                Some(Act::Cut(bytes)) => (&frame[..bytes.min(frame.len())], true),
+                None => (frame, false),
+                Some(Act::Answer(_)) => (vec![], false),
+                Some(Act::Repeat(times)) => (frame.repeat(times), false),
+                Some(Act::Cut(bytes)) => (frame[..bytes.min(frame.len())].to_vec(), true),
                 Some(_) => {
                     while frames.next().is_some() {}
                     break;
@@ -145,7 +146,7 @@ impl Shared {
             };
             let mut asked = connection.asked();
             // The end of a client does not end the server's side: requests of it may still be on their way.
-            let _ = (&connection.client).write_all(bytes);
+            let _ = (&connection.client).write_all(&bytes);
             if !push {
                 asked.pop_front();
             }

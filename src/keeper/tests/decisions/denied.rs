@@ -70,11 +70,16 @@ fn a_waiter_hears_at_once_that_its_server_is_another_kind_of_server_now() {
 }
 
 #[test]
-fn a_missing_right_fails_an_acquire_and_not_a_waiter() {
-    let denied = || Refusal::Denied("NOPERM".into());
+fn missing_right_and_strange_reply_fail_an_acquire_and_not_a_waiter() {
+    for refusal in [Refusal::Denied("NOPERM".into()), Refusal::OutOfStep("alive".into())] {
+        fails_an_acquire_and_not_a_waiter(&refusal);
+    }
+}
+
+fn fails_an_acquire_and_not_a_waiter(refusal: &Refusal) {
     let (mut machine, spec) = start(LockOptions::new());
     let (request, _) = acquire_sends(&mut machine, 0.0, &spec, 1);
-    fail(&mut machine, 0.1, request, denied());
+    fail(&mut machine, 0.1, request, refusal.clone());
     let effects = machine.effects(at(0.1), usize::MAX);
     assert!(matches!(not_granted(&effects), Some(NotGranted::Fault(Fault::Refused { .. }))), "{effects:?}");
 
@@ -83,7 +88,7 @@ fn a_missing_right_fails_an_acquire_and_not_a_waiter() {
     machine.handle(heartbeat, Event::Tick);
     let effects = machine.effects(heartbeat, usize::MAX);
     let Some(Effect::Send { request, .. }) = effects.first() else { panic!("{effects:?}") };
-    machine.handle(heartbeat, Event::Answered { request: *request, result: Err(denied()) });
+    machine.handle(heartbeat, Event::Answered { request: *request, result: Err(refusal.clone()) });
     let effects = machine.effects(heartbeat, usize::MAX);
     assert!(not_granted(&effects).is_none(), "{effects:?}");
     assert!(machine.next_due().unwrap() < heartbeat + seconds(1.0), "it asks again soon");

@@ -3,7 +3,7 @@
 use super::*;
 use crate::keeper::machine::RequestId;
 use crate::keeper::routes::{Effect, Event, Note, Shape, tag};
-use crate::protocol::{self};
+use crate::protocol::{self, Refusal};
 use crate::server::{Facts, Reply, Said};
 
 #[test]
@@ -187,6 +187,31 @@ fn master_that_takes_no_writes_is_kept_where_no_sentinel_knows_another() {
         (effects.iter().filter_map(told).collect(), dropped(&effects)),
         (vec!["1 refused: READONLY".into()], vec![])
     );
+}
+
+/// Its call fails, so that a server that always answers so is not asked without an end.
+#[test]
+fn server_that_is_out_of_step_is_left_after_its_call_was_told() {
+    let out_of_step = || Reply::Result(Err(Refusal::OutOfStep("strange".into())));
+    let mut alone = Alone::wanting();
+    let (line, _) = alone.connect();
+    alone.ask(1);
+    alone.ask(2);
+    alone.reply(line, 1, out_of_step());
+    // The next reply came with it, and is not believed.
+    alone.answer(line, 2);
+    let effects = alone.effects();
+    let told = Vec::from_iter(effects.iter().filter_map(told));
+    assert_eq!(
+        (told, dropped(&effects)),
+        (vec!["1 failed: strange".into(), "disconnected: strange".into()], vec![line])
+    );
+    let before = alone.now;
+    let (line, _) = alone.connect();
+    assert!(alone.now - before >= 320, "there is a pause, also if it was well before");
+    alone.ask(3);
+    alone.answer(line, 3);
+    assert_eq!(alone.told(), ["3 answered"]);
 }
 
 #[test]
