@@ -63,6 +63,7 @@
 //! again, ends the old connection at the server so that none of its requests can be executed late (I10), and asks
 //! everything again. Each request of a holder or waiter tells what the client knows of the lock: a server that was
 //! rolled back must hear what it has forgotten before it grants anything, whichever request it executes first (I1, I7).
+//! The keeper also leaves a server that answers, but says that it is not the one (`routes/doubt.rs`).
 //! A permanent connection error fails calls and acquires at once, but a waiter keeps its place over an error that an
 //! operator fixes at the server (I8, `docs/errors.md`).
 

@@ -1,17 +1,17 @@
 //! What servers say when they refuse a request, and what it means: the one place that knows their words.
 
 use self::Meaning::{
-    Database, Denied, Hello, Login, NotCluster, OtherLayout, Permanent, ReadOnly, Temporary, WrongType,
+    Database, Denied, Hello, Login, NotCluster, NotServing, OtherLayout, Permanent, Temporary, WrongType,
 };
 use crate::protocol::Refusal;
 
 /// What a server means by an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// It refuses for the moment.
+    /// It refuses for the moment, and no other server could do better.
     Temporary,
-    /// It refuses writes: it is a replica, or lost its master.
-    ReadOnly,
+    /// It does not serve the locks, now or any more. Another server may, by now.
+    NotServing,
     /// A user or a password is missing or wrong.
     Login,
     /// The user lacks a right.
@@ -42,22 +42,29 @@ const WORDS: &[(&str, Meaning)] = &[
     ("unknown command", Permanent),
     ("WRONGTYPE", WrongType),
     ("OTHERLAYOUT", OtherLayout),
+    // The master of these locks is in trouble, which only an operator or time ends.
     ("OOM ", Temporary),
     ("MISCONF", Temporary),
-    ("NOREPLICAS", Temporary),
     ("BUSY", Temporary),
     ("UNKILLABLE", Temporary),
-    ("LOADING", Temporary),
     ("max number of clients", Temporary),
+    ("NOSCRIPT", Temporary),
     // A slot that is moving; the first is said by scripts, in all versions.
     ("non local key", Temporary),
     ("TRYAGAIN", Temporary),
+    // MOVED and ASK name another node, which only a client of a cluster can follow.
     ("ASK ", Temporary),
     ("MOVED ", Temporary),
-    ("CLUSTERDOWN", Temporary),
-    ("NOSCRIPT", Temporary),
-    ("READONLY", ReadOnly),
-    ("MASTERDOWN", ReadOnly),
+    // A replica, which may have been the master; the second has lost its own.
+    ("READONLY", NotServing),
+    ("MASTERDOWN", NotServing),
+    // On a connection that was made before: a master that was demoted takes over the data of the new one. A restart would
+    // have ended the connection.
+    ("LOADING", NotServing),
+    // With `min-replicas-to-write`, a master that is cut off, and may have been replaced.
+    ("NOREPLICAS", NotServing),
+    // A node that is cut off from its cluster, or does not know who serves a slot.
+    ("CLUSTERDOWN", NotServing),
     ("NOAUTH", Login),
     ("WRONGPASS", Login),
     ("NOPERM", Denied),
@@ -79,7 +86,7 @@ pub(super) fn meaning(said: &str) -> Meaning {
 /// Why a request has no answer.
 pub(super) fn refusal(said: &str) -> Refusal {
     match meaning(said) {
-        Temporary | ReadOnly => Refusal::Temporary(said.into()),
+        Temporary | NotServing => Refusal::Temporary(said.into()),
         Login => Refusal::Denied(said.into()),
         Denied => Refusal::Denied(format!("{said}; docs/guide.md lists the rights that are needed").into()),
         WrongType => Refusal::WrongType(said.into()),
@@ -118,12 +125,15 @@ mod tests {
             ("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", Temporary),
             ("ERR Script attempted to access a non local key in a cluster node", Temporary),
             ("LATER a word that nobody knows yet", Temporary),
-            ("READONLY You can't write against a read only replica.", ReadOnly),
+            ("READONLY You can't write against a read only replica.", NotServing),
             (
                 "ERR Error running script: @user_script:1: -READONLY You can't write against a read only replica.",
-                ReadOnly,
+                NotServing,
             ), // 6
-            ("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", ReadOnly),
+            ("MASTERDOWN Link with MASTER is down and replica-serve-stale-data is set to 'no'.", NotServing),
+            ("LOADING Redis is loading the dataset in memory", NotServing),
+            ("NOREPLICAS Not enough good replicas to write.", NotServing),
+            ("CLUSTERDOWN The cluster is down", NotServing),
             ("NOAUTH HELLO must be called with the client already authenticated", Login),
             ("WRONGPASS invalid username-password pair or user is disabled.", Login),
             ("NOPERM this user has no permissions to run the 'evalsha' command", Denied), // 6, 7.0

@@ -188,7 +188,7 @@ impl Endpoint {
     /// is an answer.
     fn settled(&self, reply: &Value<'_>) -> Result<(), ConnectError> {
         match reply.error() {
-            Some(error) if matches!(meaning(&error), Meaning::Temporary | Meaning::ReadOnly) => {
+            Some(error) if matches!(meaning(&error), Meaning::Temporary | Meaning::NotServing) => {
                 Err(self.explain_line(&error))
             }
             _ => Ok(()),
@@ -220,7 +220,7 @@ impl Endpoint {
     pub(super) fn explain_as(&self, meaning: Meaning, cause: String) -> ConnectError {
         let (address, cause) = (self.address.clone(), cause.into());
         match meaning {
-            Meaning::Temporary | Meaning::ReadOnly => ConnectError::NotReady { address, cause },
+            Meaning::Temporary | Meaning::NotServing => ConnectError::NotReady { address, cause },
             Meaning::Login => ConnectError::Authentication { address, cause },
             Meaning::Denied => ConnectError::MissingRight { address, cause },
             Meaning::Database => ConnectError::Database { address, cause },

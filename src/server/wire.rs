@@ -57,8 +57,8 @@ pub(crate) enum Reply {
         node: Node,
         asking: bool,
     },
-    /// This server does not take writes: it is no master, or no longer.
-    Replica(Arc<str>),
+    /// This server does not serve the locks, now or any more; another one may.
+    NotServing(Arc<str>),
 }
 
 /// One connection that is set up. If it is dropped, it closes its socket and reports nothing more.
@@ -301,7 +301,7 @@ impl Pairing {
                 return None;
             }
             Reply::Result(Err(refusal)) => refusal,
-            Reply::Replica(cause) => Refusal::Temporary(cause),
+            Reply::NotServing(cause) => Refusal::Temporary(cause),
             Reply::Elsewhere { .. } => Refusal::Temporary("its slot moved to another node".into()),
         };
         Some(Said::Replicas(Err(refusal)))
@@ -317,7 +317,7 @@ impl Reply {
             return Reply::Elsewhere { node, asking: error.starts_with("ASK ") };
         }
         match meaning(error) {
-            Meaning::ReadOnly => Reply::Replica(error.into()),
+            Meaning::NotServing => Reply::NotServing(error.into()),
             _ => Reply::Result(Err(refusal(error))),
         }
     }

@@ -1,10 +1,10 @@
-//! How a client finds the master that sentinels name, when the one before it serves no more.
+//! How a client finds the next master, by sentinels or behind the address of the one before it, which serves no more.
 
 use std::time::Duration;
 
-use fairlock::{Client, Lock};
+use fairlock::{Client, Lock, LockOptions};
 use redis::cmd;
-use testkit::{RedisServer, SOON, eventually, eventually_async, quiet, run, sentinel::MASTER, soon};
+use testkit::{Proxy, RedisServer, SOON, connect, eventually, eventually_async, quiet, run, sentinel::MASTER, soon};
 
 use super::discovery::listeners;
 
@@ -98,4 +98,43 @@ async fn a_master_that_refuses_writes_is_left_for_the_one_that_sentinels_name() 
     assert!(early.is_err(), "{early:?} from a replica");
     sentinel.names(&new);
     soon(inspecting).await.unwrap();
+}
+
+/// A virtual address, a name, or a service that fails over: nobody ends the connections to the old master.
+#[tokio::test(flavor = "multi_thread")]
+async fn demoted_master_is_left_for_the_one_behind_the_same_address() {
+    let old = RedisServer::builder().master().tcp().start();
+    let new = old.replica();
+    let proxy = Proxy::start(&old);
+    let options = || LockOptions::new().lease(Duration::from_secs(6)).liveness(Duration::from_secs(3));
+    let lock = async || Client::connect(&proxy.url()).await.unwrap().lock_with("x", options()).unwrap();
+    let guard = soon(lock().await.acquire()).await.unwrap();
+    let waiter = soon(lock().await.enqueue()).await.unwrap();
+    let (token, ticket) = (guard.token(), waiter.ticket());
+    // With the data of the old one, so that nobody waits for a recovery.
+    eventually("the replica has it", SOON, || {
+        let offset = |server: &RedisServer, name: &str| {
+            let info: String = cmd("INFO").arg("replication").query(&mut server.raw()).unwrap();
+            info.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
+        };
+        offset(&old, "master_repl_offset:").is_some()
+            && offset(&old, "master_repl_offset:") == offset(&new, "slave_repl_offset:")
+    });
+
+    let () = cmd("REPLICAOF").arg("NO").arg("ONE").query(&mut new.raw()).unwrap();
+    proxy.lead_to(&new);
+    let () = cmd("REPLICAOF").arg("127.0.0.1").arg(new.port()).query(&mut old.raw()).unwrap();
+    eventually("all clients have left the old master", SOON, || listeners(&old).is_empty());
+    let there = connect(&new).await.lock_with("x", options()).unwrap();
+    eventually_async("both are known to the new master", SOON, async || {
+        let state = there.inspect().await.unwrap();
+        state.holders.first().is_some_and(|holder| holder.token == token) && state.queue.len() == 1
+    })
+    .await;
+    guard.check().unwrap();
+    soon(guard.renew()).await.unwrap();
+    soon(guard.release()).await.unwrap();
+    let next = soon(waiter).await.unwrap();
+    assert_eq!(next.ticket(), ticket);
+    soon(next.release()).await.unwrap();
 }

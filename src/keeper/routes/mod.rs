@@ -20,10 +20,11 @@
 //! the slot, or its line is given up: a request that waits in a socket must not be executed after the slot has come
 //! back.
 //!
-//! `first.rs` has the first attempt to connect, whose outcome a caller awaits; `replicas.rs` the questions to replicas,
-//! which go over a second connection.
+//! A server may also say that it is not the one, without a word about who is: `doubt.rs`. `first.rs` has the first attempt
+//! to connect, whose outcome a caller awaits; `replicas.rs` the questions to replicas, which go over a second connection.
 
 mod api;
+mod doubt;
 mod first;
 mod peers;
 mod replicas;
@@ -114,6 +115,8 @@ pub(crate) struct Routes {
     search: Option<Search>,
     /// Searches since all routes were open and answered: an answer of one node says nothing about another.
     searches: u32,
+    /// When something was last done about a doubt.
+    doubted: Option<Time>,
     first: Option<First>,
     timers: Timers<Timer>,
     effects: Vec<Effect>,
@@ -136,6 +139,7 @@ impl Routes {
             map: SlotMap::default(),
             search: None,
             searches: 0,
+            doubted: None,
             first: None,
             timers: Timers::new(),
             effects: Vec::new(),

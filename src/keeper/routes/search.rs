@@ -145,6 +145,7 @@ impl Routes {
 
     fn discovered(&mut self, now: Time, map: SlotMap) {
         self.map = map;
+        self.resolve_doubts();
         self.try_another(now);
         let closed = self.closed_slots();
         for slot in &closed {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::peers::{Role, Up};
-use super::{Effect, LEAST_PATIENCE, LONG_PAUSE, Line, Peer, Routes, Shape, Timer};
+use super::{Effect, LEAST_PATIENCE, LONG_PAUSE, Line, Peer, Routes, Timer};
 use crate::clock::Time;
 use crate::error::{ConnectError, brief};
 use crate::keeper::machine::{ANSWER_TIMEOUT, Event as Told, RequestId};
@@ -24,6 +24,8 @@ pub(super) struct Route {
     pub(super) moved: bool,
     /// It has moved twice since then: all nodes are asked before the next step.
     pub(super) lost: bool,
+    /// Its server has said that it does not serve it, and nobody was named instead.
+    pub(super) doubted: bool,
     /// The last line over which it was open, and how many requests are unanswered there.
     over: Option<Line>,
     awaited: u32,
@@ -124,35 +126,25 @@ impl Routes {
         reply: Reply,
     ) {
         let Some(Role::Main(peer)) = self.lines.get(&line).cloned() else { return };
-        let out_of_step = match &reply {
-            Reply::Result(Err(Refusal::OutOfStep(cause))) => Some(cause.clone()),
-            _ => None,
-        };
+        if let Reply::Result(Err(refusal @ Refusal::OutOfStep(_))) = reply {
+            return self.out_of_step(now, slot, request, &peer, refusal);
+        }
         if let Some(link) = self.links.get_mut(&peer) {
-            // A server that is out of step again and again is not connected to without a pause.
-            link.attempts = if out_of_step.is_some() { LONG_PAUSE } else { 0 };
+            link.attempts = 0;
         }
         let Some(route) = self.routes.get_mut(&slot) else { return };
         route.answered(line, request);
         let Some(over) = route.line else {
             // Its machine does not await this answer any more, but the route may have waited for it.
-            match out_of_step {
-                Some(cause) => self.fail(now, &peer, &cause),
-                None => self.open(now, slot),
-            }
-            return;
+            return self.open(now, slot);
         };
         match reply {
             Reply::Result(result) => {
                 route.moved = false;
                 self.tell(slot, Told::Answered { request, result });
-                out_of_step.into_iter().for_each(|cause| self.fail(now, &peer, &cause));
             }
-            // If there is another master, sentinels know it.
-            Reply::Replica(cause) if matches!(self.shape, Shape::Sentinels(_)) => {
-                self.fail(now, &peer, &cause);
-            }
-            Reply::Replica(cause) => self.refuse(slot, request, cause),
+            Reply::NotServing(cause) if over == line => self.doubt(now, slot, request, &peer, cause),
+            Reply::NotServing(cause) => self.refuse(slot, request, cause),
             Reply::Elsewhere { node, .. } if !self.is_cluster() => {
                 let cause = format!("it is a node of a cluster and redirects to {node}: use redis+cluster://");
                 self.tell(slot, Told::Answered { request, result: Err(Refusal::Permanent(cause.into())) });
@@ -168,6 +160,17 @@ impl Routes {
                 }
             }
         }
+    }
+
+    /// This reply is that to another request, as all later ones would be.
+    fn out_of_step(&mut self, now: Time, slot: Slot, request: RequestId, peer: &Peer, refusal: Refusal) {
+        let cause = refusal.cause().clone();
+        // A server that is out of step again and again is not connected to without a pause.
+        self.links.entry(peer.clone()).and_modify(|link| link.attempts = LONG_PAUSE);
+        if self.line(slot).is_some() {
+            self.tell(slot, Told::Answered { request, result: Err(refusal) });
+        }
+        self.fail(now, peer, &cause);
     }
 
     /// Another node is asked for a slot that is only on its way there.
@@ -256,7 +259,7 @@ impl Routes {
         }
     }
 
-    fn peer_of(&self, slot: Slot) -> Option<Peer> {
+    pub(super) fn peer_of(&self, slot: Slot) -> Option<Peer> {
         if self.is_cluster() { self.map.node_of(slot).cloned().map(Peer::Node) } else { Some(Peer::Only) }
     }
 
@@ -347,11 +350,12 @@ impl Routes {
         let Some(&slot) = self.slots.get(channel) else { return };
         self.timers.clear(&Timer::Confirm(slot));
         let Some(route) = self.routes.get_mut(&slot).filter(|route| route.peer.as_ref() == Some(&peer)) else { return };
+        let in_doubt = matches!(reply, Reply::NotServing(_));
         let refusal = match reply {
             Reply::Elsewhere { node, .. } => return self.moved(now, slot, whole(node, &peer)),
             Reply::Result(Ok(_)) => return,
             Reply::Result(Err(refusal)) => refusal,
-            Reply::Replica(cause) => Refusal::Temporary(cause),
+            Reply::NotServing(cause) => Refusal::Temporary(cause),
         };
         // Only the channel of this slot is refused. An operator may fix that, so the keeper asks again.
         route.refused = route.refused.saturating_add(1);
@@ -360,6 +364,9 @@ impl Routes {
         self.close(slot, cause.clone());
         let again = now + self.back_off(refused, patience);
         self.timers.set(Timer::Subscribe(slot), again);
+        if in_doubt && self.doubts(now) {
+            self.search(now);
+        }
         let cause = cause.to_string().into();
         match refusal {
             Refusal::Temporary(_) => {}

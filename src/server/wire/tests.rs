@@ -59,7 +59,7 @@ fn said(wire: &mut Wire) -> (Vec<String>, Option<String>) {
         Reply::Result(Ok(reply)) => format!("{:?}", reply.verdict),
         Reply::Result(Err(refusal)) => format!("{refusal:?}"),
         Reply::Elsewhere { node, asking } => format!("at {node}{}", if *asking { ", asking" } else { "" }),
-        Reply::Replica(cause) => format!("replica: {cause}"),
+        Reply::NotServing(cause) => format!("does not serve: {cause}"),
     };
     let short = |said: &Said| match said {
         Said::Reply { tag, reply: of, .. } => format!("{tag}: {}", reply(of)),
@@ -189,7 +189,7 @@ fn errors_are_told_apart() {
         ("-ASK 7 host:7000\r\n", "at host:7000, asking"),
         ("-ASK 7\r\n", "Temporary(\"ASK 7\")"),
         ("-MOVEDON 7 h:1\r\n", "Temporary(\"MOVEDON 7 h:1\")"),
-        ("-READONLY You can't write\r\n", "replica: READONLY You can't write"),
+        ("-READONLY You can't write\r\n", "does not serve: READONLY You can't write"),
         ("-WRONGTYPE of a key\r\n", "WrongType(\"WRONGTYPE of a key\")"),
         ("!8\r\nERR what\r\n", "Permanent(\"ERR what\")"),
     ];

@@ -124,9 +124,7 @@ pub fn address_moved<'a>(address: &'a Proxy, mut chain: [&'a RedisServer; 3], hi
             // If grants of the old master counted, some of these would be among them.
             crew.work(20);
             tell(old, &["REPLICAOF", "127.0.0.1", &last.port().to_string()]);
-            for kind in ["normal", "pubsub"] {
-                tell(old, &["CLIENT", "KILL", "TYPE", kind]);
-            }
+            // Nobody ends the connections of those who stay.
             eventually("the old master is a replica", SOON, || {
                 let info: String = cmd("INFO").arg("replication").query(&mut old.raw()).unwrap();
                 info.contains("master_link_status:up")

@@ -4,7 +4,7 @@ use std::hash::{Hash, Hasher};
 
 use stateright::{Checker, Model, Property};
 
-use super::world::{Step, World};
+use super::world::{Kind, Step, World};
 
 /// How often each kind of fault may happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -44,7 +44,7 @@ impl Model for Explored {
     type Action = Step;
 
     fn init_states(&self) -> Vec<State> {
-        let mut world = World::new(true, 2, self.slots);
+        let mut world = World::new(Kind::Cluster, 2, self.slots);
         // The way to the first open route holds no surprises.
         for _ in 0..20 {
             world.step(Step::Deliver(0));

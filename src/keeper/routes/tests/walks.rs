@@ -5,7 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 
-use super::world::{Step, World};
+use super::world::{Kind, Step, World};
 
 impl Step {
     /// Mostly undisturbed, so that faults find something to disturb.
@@ -20,7 +20,7 @@ impl Step {
             22 => Self::Down(which),
             23 => Self::Hang(which),
             24..26 => Self::Up(which),
-            26 => Self::Refuse(which, how % 2),
+            26 => Self::Refuse(which, how % 3),
             27 => Self::GiveUp(which),
             28 => Self::Patience(which, how),
             29..31 => Self::Due,
@@ -29,15 +29,15 @@ impl Step {
     }
 }
 
-fn run((cluster, servers, slots): (bool, usize, usize), schedule: &[Step], trace: bool) -> World {
-    let mut world = World::new(cluster, servers, slots);
+fn run((kind, servers, slots): (Kind, usize, usize), schedule: &[Step], trace: bool) -> World {
+    let mut world = World::new(kind, servers, slots);
     world.trace = trace;
     schedule.iter().for_each(|step| world.step(*step));
     world.all_is_served();
     world
 }
 
-fn hold_in(what: &str, worlds: impl Strategy<Value = (bool, usize, usize)>) {
+fn hold_in(what: &str, worlds: impl Strategy<Value = (Kind, usize, usize)>) {
     let cases = std::env::var("FAIRLOCK_CASES").ok().and_then(|cases| cases.parse().ok());
     let config = Config { cases: cases.unwrap_or(3000), failure_persistence: None, ..Config::default() };
     // The same ways each time, so that a test fails for a change and not by chance; unless more were asked for.
@@ -65,10 +65,19 @@ fn hold_in(what: &str, worlds: impl Strategy<Value = (bool, usize, usize)>) {
 
 #[test]
 fn routes_of_a_cluster_hold_whatever_servers_do() {
-    hold_in("routes of a cluster", (2..4_usize, 1..4_usize).prop_map(|(servers, slots)| (true, servers, slots)));
+    hold_in(
+        "routes of a cluster",
+        (2..4_usize, 1..4_usize).prop_map(|(servers, slots)| (Kind::Cluster, servers, slots)),
+    );
 }
 
 #[test]
 fn routes_to_a_master_hold_whatever_servers_and_sentinels_do() {
-    hold_in("routes by sentinels", (1..4_usize).prop_map(|servers| (false, servers, 1)));
+    hold_in("routes by sentinels", (1..4_usize).prop_map(|servers| (Kind::Sentinels, servers, 1)));
+}
+
+/// A virtual address moves without a word to those who are connected.
+#[test]
+fn routes_to_an_address_hold_whatever_server_is_behind_it() {
+    hold_in("routes to an address", (1..4_usize).prop_map(|servers| (Kind::Address, servers, 1)));
 }

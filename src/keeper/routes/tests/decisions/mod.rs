@@ -1,6 +1,7 @@
 //! Single decisions: what is connected, asked and told when, to the millisecond.
 
 mod cluster;
+mod doubt;
 mod first_attempt;
 mod one_server;
 mod replicas;

@@ -176,19 +176,6 @@ fn server_is_connected_to_again_though_nobody_wants_a_lock() {
     }
 }
 
-#[test]
-fn master_that_takes_no_writes_is_kept_where_no_sentinel_knows_another() {
-    let mut alone = Alone::wanting();
-    let (line, _) = alone.connect();
-    alone.ask(1);
-    alone.reply(line, 1, Reply::Replica("READONLY".into()));
-    let effects = alone.effects();
-    assert_eq!(
-        (effects.iter().filter_map(told).collect(), dropped(&effects)),
-        (vec!["1 refused: READONLY".into()], vec![])
-    );
-}
-
 /// Its call fails, so that a server that always answers so is not asked without an end.
 #[test]
 fn server_that_is_out_of_step_is_left_after_its_call_was_told() {

@@ -27,11 +27,26 @@ enum Health {
     Down,
 }
 
+/// How the servers are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Kind {
+    /// One address leads to the master. Connections to it stay when another server becomes that.
+    Address,
+    Sentinels,
+    Cluster,
+}
+
 #[derive(Clone, Debug)]
 struct Server {
     health: Health,
     denies_channels: bool,
     denies_user: bool,
+    /// It is cut off from its cluster, and hears of no slot that moves.
+    cut_off: bool,
+}
+
+impl Server {
+    const WELL: Self = Self { health: Health::Up, denies_channels: false, denies_user: false, cut_off: false };
 }
 
 #[derive(Clone, Debug)]
@@ -65,6 +80,8 @@ enum Attempt {
 #[derive(Clone, Debug, Default)]
 struct Machine {
     open: bool,
+    /// Its last request was answered, and not refused.
+    served: bool,
     next: u64,
     awaited: BTreeSet<RequestId>,
     /// The latest request that was executed, and over which line.
@@ -75,7 +92,7 @@ struct Machine {
 pub(super) struct World {
     pub(super) routes: Routes,
     pub(super) now: u64,
-    cluster: bool,
+    kind: Kind,
     servers: Vec<Server>,
     owner: BTreeMap<Slot, usize>,
     going: BTreeMap<Slot, usize>,
@@ -92,15 +109,18 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(cluster: bool, servers: usize, slots: usize) -> Self {
+    pub(super) fn new(kind: Kind, servers: usize, slots: usize) -> Self {
         let nodes: Vec<Node> = (0..servers as u16).map(node).collect();
-        let shape = if cluster { Shape::Cluster(nodes) } else { Shape::Sentinels(nodes) };
+        let shape = match kind {
+            Kind::Address => Shape::Server("h".into()),
+            Kind::Sentinels => Shape::Sentinels(nodes),
+            Kind::Cluster => Shape::Cluster(nodes),
+        };
         let routes = Routes::new(at(0), shape, ClientId::new("client").expect("letters"), "fairlock".into(), 1, false);
-        let server = Server { health: Health::Up, denies_channels: false, denies_user: false };
         let mut world = Self {
             now: 0,
-            cluster,
-            servers: vec![server; servers],
+            kind,
+            servers: vec![Server::WELL; servers],
             owner: BTreeMap::new(),
             going: BTreeMap::new(),
             sent_away: BTreeSet::new(),
@@ -113,7 +133,7 @@ impl World {
             trace: false,
             routes,
         };
-        for (index, name) in NAMES.iter().enumerate().take(if cluster { slots } else { 1 }) {
+        for (index, name) in NAMES.iter().enumerate().take(if kind == Kind::Cluster { slots } else { 1 }) {
             let slot = world.routes.slot(name);
             world.owner.insert(slot, index % servers);
             world.machines.insert(slot, Machine::default());
@@ -156,8 +176,8 @@ impl World {
         match effect {
             Effect::Connect { line, node, .. } => {
                 self.efforts += 1;
-                let server = usize::from(node.expect("servers have addresses").port);
-                if self.lines.values().any(|connection| connection.server == server && self.cluster) {
+                let server = node.map_or_else(|| self.master(), |node| usize::from(node.port));
+                if self.lines.values().any(|connection| connection.server == server && self.kind == Kind::Cluster) {
                     self.fail(format!("a second connection to {server}"));
                 }
                 self.attempts.insert(line, Attempt::Connect(server));
@@ -210,15 +230,29 @@ impl World {
             machine::Event::Answered { request, .. } if !machine.open || !machine.awaited.remove(&request) => {
                 Some(format!("{request:?} of {slot} is answered, and nobody awaits that"))
             }
+            machine::Event::Answered { result, .. } => {
+                machine.served = result.is_ok();
+                None
+            }
             _ => None,
         };
         wrong.into_iter().for_each(|wrong| self.fail(wrong));
     }
 
+    /// The server that has the locks of the first slot: without a cluster, of all.
+    fn master(&self) -> usize {
+        self.owner.values().next().copied().unwrap_or_default()
+    }
+
     /// The faults stop. Within so many seconds every route is open, leads to the owner of its slot, and requests are answered.
     pub(super) fn all_is_served(&mut self) {
         self.going.clear();
-        (0..self.servers.len() as u8).for_each(|server| self.step(Step::Up(server)));
+        for server in 0..self.servers.len() {
+            // A node that has no slot any more may be cut off for good.
+            let stays = self.servers[server].cut_off && !self.owner.values().any(|owner| *owner == server);
+            self.step(Step::Up(server as u8));
+            self.servers[server].cut_off = stays;
+        }
         // The longest pauses and patience, one after the other, for each server that a route may be led to.
         let end = self.now + 30_000;
         while self.now < end && self.broken.is_none() {
@@ -255,9 +289,10 @@ impl World {
         if !self.machines.values().all(|machine| machine.open) {
             return false;
         }
+        self.machines.values_mut().for_each(|machine| machine.served = false);
         (0..self.machines.len() as u8).for_each(|which| self.step(Step::Ask(which)));
         self.flow();
-        self.machines.values().all(|machine| machine.open && machine.awaited.is_empty())
+        self.machines.values().all(|machine| machine.open && machine.served && machine.awaited.is_empty())
     }
 
     /// What is still to come, for the explorer.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::super::alone::{call, denied, facts, node, refused};
-use super::{Asked, Attempt, Connection, Health, NAMES, Said, Server, World, ms};
+use super::{Asked, Attempt, Connection, Health, Kind, NAMES, Said, Server, World, ms};
 use crate::keeper::machine::RequestId;
 use crate::keeper::routes::{Event, Found, Line, Peer, tag};
 use crate::protocol::{self, Refusal};
@@ -27,7 +27,7 @@ pub(in super::super) enum Step {
     Down(u8),
     Hang(u8),
     Up(u8),
-    /// The server refuses the channels, or the user.
+    /// The server refuses the channels or the user, or is cut off from its cluster.
     Refuse(u8, u8),
     GiveUp(u8),
     Patience(u8, u8),
@@ -66,10 +66,11 @@ impl World {
             }
             Step::Hang(which) => self.servers[server(which)].health = Health::Hangs,
             Step::Up(which) => {
-                self.servers[server(which)] = Server { health: Health::Up, denies_channels: false, denies_user: false };
+                self.servers[server(which)] = Server::WELL;
             }
             Step::Refuse(which, 0) => self.servers[server(which)].denies_channels = true,
-            Step::Refuse(which, _) => self.servers[server(which)].denies_user = true,
+            Step::Refuse(which, 1) => self.servers[server(which)].denies_user = true,
+            Step::Refuse(which, _) => self.servers[server(which)].cut_off = true,
             Step::GiveUp(which) => {
                 let slot = self.nth_slot(which);
                 if let Some(machine) = self.machines.get_mut(&slot).filter(|machine| machine.open) {
@@ -108,7 +109,8 @@ impl World {
     fn moves(&mut self, slot: Slot, to: usize) {
         let from = self.owner.insert(slot, to);
         self.going.remove(&slot);
-        if from == Some(to) || !self.cluster {
+        let hears = from.is_some_and(|from| from != to && !self.servers[from].cut_off);
+        if !hears || self.kind != Kind::Cluster {
             return;
         }
         let channel = channel_of(slot);
@@ -128,6 +130,7 @@ impl World {
 
     fn execute(&mut self, which: u8) {
         let (servers, owner, going) = (&self.servers, &self.owner, &self.going);
+        let (in_cluster, master) = (self.kind == Kind::Cluster, self.master());
         let ready = |connection: &Connection| {
             !connection.out.is_empty() && !connection.broken && servers[connection.server].health == Health::Up
         };
@@ -139,8 +142,10 @@ impl World {
         let said = match connection.out.pop_front() {
             None => return,
             Some(Asked::Subscribe(channel)) => {
-                let slot = owner.keys().find(|slot| self.cluster && channel_of(**slot) == channel);
-                if servers[here].denies_channels {
+                let slot = owner.keys().find(|slot| in_cluster && channel_of(**slot) == channel);
+                if servers[here].cut_off && in_cluster {
+                    Said::NotSubscribed(channel, Reply::NotServing("CLUSTERDOWN".into()))
+                } else if servers[here].denies_channels {
                     Said::NotSubscribed(channel, Reply::Result(Err(Refusal::Denied("NOPERM".into()))))
                 } else if let Some(owner) = slot.map(|slot| owner[slot]).filter(|owner| *owner != here) {
                     Said::NotSubscribed(channel, elsewhere(owner, false))
@@ -151,7 +156,8 @@ impl World {
             Some(Asked::Request { slot, request, asking, number }) => {
                 let (owner, going) = (owner[&slot], going.get(&slot).copied());
                 let reply = match going {
-                    _ if !self.cluster && owner != here => Reply::Replica("READONLY".into()),
+                    _ if !in_cluster && master != here => Reply::NotServing("READONLY".into()),
+                    _ if in_cluster && servers[here].cut_off => Reply::NotServing("CLUSTERDOWN".into()),
                     Some(to) if owner == here && number % 2 == 0 => elsewhere(to, true),
                     Some(to) if to == here && asking => Reply::Result(Ok(protocol::Reply::sample())),
                     _ if owner == here => Reply::Result(Ok(protocol::Reply::sample())),
@@ -234,9 +240,8 @@ impl World {
         };
         let event = match (error, attempt) {
             (Some(error), _) => Event::Failed { line, error },
-            (None, Attempt::Question(_)) if !self.cluster => {
-                let master = self.owner.values().next().copied().unwrap_or_default();
-                Event::Found { line, found: Found::Master(node(master as u16)) }
+            (None, Attempt::Question(_)) if self.kind == Kind::Sentinels => {
+                Event::Found { line, found: Found::Master(node(self.master() as u16)) }
             }
             (None, Attempt::Question(_)) => {
                 let range = |(slot, owner): (&Slot, &usize)| (*slot, *slot, node(*owner as u16));
@@ -245,10 +250,10 @@ impl World {
                 Event::Found { line, found: Found::Slots(map) }
             }
             (None, Attempt::Connect(_)) => {
-                let replica = !self.cluster && self.owner.values().next() != Some(&server);
+                let replica = self.kind != Kind::Cluster && self.master() != server;
                 let (out, back) = (VecDeque::new(), VecDeque::new());
                 self.lines.insert(line, Connection { server, out, back, broken: false });
-                let facts = Facts { is_replica: replica, ..facts(&format!("run {server}")) };
+                let facts = Facts { is_replica: replica, read_only: replica, ..facts(&format!("run {server}")) };
                 Event::Ready { line, facts }
             }
         };
