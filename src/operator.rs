@@ -9,6 +9,7 @@ use std::time::Duration;
 use crate::acquire::Waiting;
 use crate::client::ClientBuilder;
 pub use crate::clock::Time;
+use crate::credentials::{Credentials, Login};
 use crate::error::ConnectError;
 use crate::guard::Guard;
 use crate::inspect::LockState;
@@ -24,6 +25,15 @@ impl ClientBuilder {
     #[doc(hidden)]
     pub fn places(&self) -> Result<Places, ConnectError> {
         self.target().map(Places::from)
+    }
+
+    /// The user whom the URL of this client names, if it is understood and names one.
+    #[doc(hidden)]
+    pub fn user(&self) -> Option<String> {
+        match self.target().ok()?.login()? {
+            Login::Known(Credentials { user, .. }) => Some(user.clone()),
+            Login::Asked(_) => None,
+        }
     }
 }
 

@@ -174,13 +174,21 @@ impl Cli {
         // Of these two, one on the command line replaces one in the environment.
         if on_the_line(given, "redis") {
             if on_the_line(given, "local") {
-                let said = "the argument '--redis' cannot be used with '--local'";
-                return Err(command.error(ErrorKind::ArgumentConflict, said));
+                return Err(not_with_local(&mut command, "redis"));
             }
             cli.server.local = false;
         }
-        Ok(cli)
+        // The private server knows no users. Those of variables are for the other servers.
+        let login = ["user", "password_file", "password_command"].into_iter().find(|id| on_the_line(given, id));
+        match login.filter(|_| cli.server.local) {
+            Some(id) => Err(not_with_local(&mut command, &id.replace('_', "-"))),
+            None => Ok(cli),
+        }
     }
+}
+
+fn not_with_local(command: &mut Command, option: &str) -> clap::Error {
+    command.error(ErrorKind::ArgumentConflict, format!("the argument '--{option}' cannot be used with '--local'"))
 }
 
 fn on_the_line(matches: &ArgMatches, id: &str) -> bool {

@@ -22,7 +22,8 @@ pub(crate) struct Args {
     /// The server [default: REDIS_URL, or 127.0.0.1]
     ///
     /// redis://[USER:PASSWORD@]HOST[:PORT][/DB] or unix:///SOCKET; with rediss instead of redis the connection is
-    /// encrypted. Write @ : / in a password as %40 %3A %2F. Sentinels and clusters are explained below.
+    /// encrypted. In a password, all but letters, digits and -._~ is written as in URLs: %23 for #, %3F for ?, %25 for %,
+    /// %40 for @, %3A for :, %2F for /. Sentinels and clusters are explained below.
     ///
     /// A password in it is taken out of the list of processes, but shells keep histories: --password-file, REDIS_URL
     /// and FAIRLOCK_PASSWORD are better places.
@@ -172,7 +173,8 @@ impl Server {
 
     /// Whom clients log in as.
     pub(crate) fn user(&self) -> String {
-        self.user.clone().or_else(|| user_of(&self.url)).unwrap_or_else(|| "default".to_owned())
+        let in_url = || Client::builder().url(&self.url).user();
+        self.user.clone().or_else(in_url).unwrap_or_else(|| "default".to_owned())
     }
 
     /// The prefix of all keys.
@@ -257,13 +259,4 @@ fn variable(name: &str) -> Result<Option<String>, Failure> {
         Some(Err(_)) => Err(Failure::own(format!("{name} is not valid UTF-8"))),
         _ => Ok(None),
     }
-}
-
-/// The user in a URL, whose password is elsewhere.
-fn user_of(url: &str) -> Option<String> {
-    let (_, rest) = url.split_once("://")?;
-    let authority = rest.split(['/', '?']).next()?;
-    let (login, _) = authority.rsplit_once('@')?;
-    let user = login.split(':').next().filter(|user| !user.is_empty())?;
-    percent_encoding::percent_decode_str(user).decode_utf8().ok().map(Into::into)
 }

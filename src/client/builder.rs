@@ -1,5 +1,6 @@
 //! Settings of a client, and connecting.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::Client;
 use crate::credentials::{Credentials, Login, Source};
-use crate::error::ConnectError;
+use crate::error::{ConnectError, InvalidOption};
 use crate::keeper;
 use crate::operation::Operation;
 use crate::options::{check_prefix, check_text};
@@ -18,6 +19,8 @@ use crate::server::Target;
 #[derive(Clone)]
 enum Server {
     Url(String),
+    /// The environment names it so that nobody can read it.
+    Unreadable(InvalidOption),
     Sentinel {
         sentinels: Vec<String>,
         master: String,
@@ -50,8 +53,8 @@ pub struct ClientBuilder {
     login: Option<Login>,
     #[cfg(feature = "tls")]
     tls: Option<crate::Tls>,
-    prefix: String,
-    label: Option<String>,
+    prefix: Result<String, InvalidOption>,
+    label: Result<Option<String>, InvalidOption>,
 }
 
 impl std::fmt::Debug for ClientBuilder {
@@ -60,8 +63,8 @@ impl std::fmt::Debug for ClientBuilder {
         let server = self.address().ok();
         f.debug_struct("ClientBuilder")
             .field("server", &server)
-            .field("prefix", &self.prefix)
-            .field("label", &self.label)
+            .field("prefix", &self.prefix.as_deref().ok())
+            .field("label", &self.label.as_ref().ok().and_then(Option::as_ref))
             .finish()
     }
 }
@@ -73,8 +76,8 @@ impl Default for ClientBuilder {
             login: None,
             #[cfg(feature = "tls")]
             tls: None,
-            prefix: "fairlock".into(),
-            label: None,
+            prefix: Ok("fairlock".into()),
+            label: Ok(None),
         }
     }
 }
@@ -82,7 +85,8 @@ impl Default for ClientBuilder {
 impl ClientBuilder {
     /// A builder with the settings that the environment names: the [`url`](Self::url) in `REDIS_URL`, the
     /// [`prefix`](Self::prefix) in `FAIRLOCK_PREFIX`, the [`label`](Self::label) in `FAIRLOCK_LABEL`. A variable that
-    /// is not set, or empty, leaves the default. The command line reads `REDIS_URL` too.
+    /// is not set, or empty, leaves the default; one that is not valid UTF-8 is an error when the client is made. The
+    /// command line reads `REDIS_URL` too.
     ///
     /// # Examples
     /// ```no_run
@@ -95,18 +99,28 @@ impl ClientBuilder {
         Self::of_variables(|name| std::env::var_os(name))
     }
 
-    fn of_variables(value: impl Fn(&str) -> Option<std::ffi::OsString>) -> Self {
-        let text =
-            |name| value(name).map(|value| value.to_string_lossy().into_owned()).filter(|value| !value.is_empty());
-        let mut builder = Self::default();
-        builder.server = text("REDIS_URL").map_or(builder.server, Server::Url);
-        builder.prefix = text("FAIRLOCK_PREFIX").unwrap_or(builder.prefix);
-        builder.label = text("FAIRLOCK_LABEL");
-        builder
+    fn of_variables(value: impl Fn(&str) -> Option<OsString>) -> Self {
+        let text = |variable| match value(variable).filter(|value| !value.is_empty()).map(OsString::into_string) {
+            Some(Ok(value)) => Ok(Some(value)),
+            // Any other text would be another server, or another prefix.
+            Some(Err(_)) => Err(InvalidOption::NotUtf8 { variable }),
+            None => Ok(None),
+        };
+        let default = Self::default();
+        Self {
+            server: match text("REDIS_URL") {
+                Ok(url) => url.map_or(default.server, Server::Url),
+                Err(error) => Server::Unreadable(error),
+            },
+            prefix: text("FAIRLOCK_PREFIX").and_then(|prefix| prefix.map_or(default.prefix, Ok)),
+            label: text("FAIRLOCK_LABEL"),
+            ..Self::default()
+        }
     }
 
     /// A builder with the server of another client: its address, whether its connections are encrypted, user, password
-    /// and database. Only these: certificates cannot be read from there and are given to `tls` once more, and the
+    /// and database. Only these: certificates cannot be read from there, and are an error unless they are given to `tls`
+    /// once more. TCP settings, the version of the protocol and the library's name are those of connections, and the
     /// connections of the other client are not used.
     ///
     /// Needs the feature `redis-1`, for the versions 1.x of the crate redis.
@@ -126,13 +140,15 @@ impl ClientBuilder {
 
     /// The address of the server (default `redis://127.0.0.1/`):
     ///
-    /// - `redis://[user:password@]host[:port][/db]`, one server
+    /// - `redis://[user:password@]host[:port][/db]`, one server; `?db=N` may name the database, too
     /// - `unix:///path/to/socket[?db=N&user=USER&pass=PASSWORD]`, one server on this machine
     /// - `redis+sentinel://[user:password@]host[:port],…/MASTER[/db][?sentinel_user=USER&sentinel_password=PASSWORD]`, the
     ///   master that these sentinels know by this name; they are asked again after every loss of the connection
     /// - `redis+cluster://[user:password@]host[:port],…`, a Redis Cluster of which these are some nodes
     ///
-    /// With `rediss` for `redis` (and the feature `tls`) the connections are encrypted, see `tls`.
+    /// With `rediss` for `redis` (and the feature `tls`) the connections are encrypted, see `tls`. In a user and a
+    /// password all but letters, digits and `-._~` is written as `%23` (for `#`) and so on. A URL with a part that has no
+    /// use here, such as another parameter or a fragment, is an error.
     pub fn url(mut self, url: &str) -> Self {
         self.server = Server::Url(url.into());
         self
@@ -206,7 +222,7 @@ impl ClientBuilder {
     /// The prefix of all keys and channels (default `fairlock`): at most 4096 bytes, no braces. Clients with different
     /// prefixes use different locks.
     pub fn prefix(mut self, prefix: &str) -> Self {
-        self.prefix = prefix.into();
+        self.prefix = Ok(prefix.into());
         self
     }
 
@@ -214,7 +230,7 @@ impl ClientBuilder {
     /// process sees them when it connects: in a container the host is usually the container's id, and the process often
     /// number 1.
     pub fn label(mut self, label: &str) -> Self {
-        self.label = Some(label.into());
+        self.label = Ok(Some(label.into()));
         self
     }
 
@@ -254,10 +270,11 @@ impl ClientBuilder {
         let encrypted = false;
         match &self.server {
             Server::Url(url) => Target::parse(url),
+            Server::Unreadable(error) => Err(error.clone().into()),
             Server::Sentinel { sentinels, master } => Target::sentinel(sentinels, master, encrypted),
             Server::Cluster { nodes } => Target::cluster(nodes, encrypted),
             #[cfg(feature = "redis-1")]
-            Server::Settings(settings) => Target::of_settings(settings),
+            Server::Settings(settings) => Target::of_settings(settings, encrypted),
         }
     }
 
@@ -269,7 +286,7 @@ impl ClientBuilder {
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
             if !target.is_encrypted() {
-                let scheme = if let Server::Url(url) = &self.server { url.split(':').next() } else { None };
+                let scheme = if let Server::Url(url) = &self.server { url.trim().split(':').next() } else { None };
                 return Err(ConnectError::NotEncrypted { scheme: scheme.unwrap_or("redis").to_owned() });
             }
             target.set_tls(tls)?;
@@ -278,22 +295,26 @@ impl ClientBuilder {
     }
 
     fn start(self, first: Option<oneshot::Sender<Result<(), ConnectError>>>) -> Result<Client, ConnectError> {
-        check_text("the prefix", &self.prefix)?;
-        check_prefix(&self.prefix)?;
-        let label = self.label.clone().unwrap_or_else(|| {
+        let (prefix, label) = (self.prefix.clone()?, self.label.clone()?);
+        check_text("the prefix", &prefix)?;
+        check_prefix(&prefix)?;
+        let label = label.unwrap_or_else(|| {
             let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
             format!("{host}:{}", std::process::id())
         });
         check_text("the label", &label)?;
         let target = self.target()?;
         let client = ClientId::random();
-        let start = keeper::Start { target: target.clone(), client, prefix: self.prefix.into(), first };
+        let start = keeper::Start { target: target.clone(), client, prefix: prefix.into(), first };
         Ok(Client { handle: keeper::start(start)?, target: Arc::new(target), label: label.into() })
     }
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used)]
 mod tests {
+    use std::os::unix::ffi::OsStringExt as _;
+
     use super::*;
 
     #[cfg(feature = "tls")]
@@ -317,5 +338,13 @@ mod tests {
         let all = of(&[("REDIS_URL", "redis://host:7/"), ("FAIRLOCK_PREFIX", "team"), ("FAIRLOCK_LABEL", "job")]);
         let builder = Client::builder().url("redis://host:7/").prefix("team").label("job");
         assert_eq!(all, format!("{builder:?}"));
+
+        // A text that is like it would be another server, or other locks.
+        for variable in ["REDIS_URL", "FAIRLOCK_PREFIX", "FAIRLOCK_LABEL"] {
+            let unreadable = || OsString::from_vec(b"redis://h/\xff".into());
+            let builder = ClientBuilder::of_variables(|name| (name == variable).then(unreadable));
+            let error = builder.connect_lazy().unwrap_err();
+            assert!(error.to_string().contains(variable), "{error}");
+        }
     }
 }

@@ -24,7 +24,7 @@ use super::{Cause, InvalidOption};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The URL cannot be understood.
+    /// The URL cannot be understood, or has a part that has no use.
     #[error(
         "the URL is not understood ({reason}): use redis://[user:password@]host[:port][/db], unix:///path/to/socket, \
          redis+sentinel://host[:port],…/MASTER or redis+cluster://host[:port],…"

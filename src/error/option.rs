@@ -26,6 +26,13 @@ pub enum InvalidOption {
         /// How long it is, in bytes.
         length: usize,
     },
+    /// A variable of the environment is not valid UTF-8.
+    #[error("the variable {variable} is not valid UTF-8: correct it, or set the option in the program")]
+    #[non_exhaustive]
+    NotUtf8 {
+        /// The variable.
+        variable: &'static str,
+    },
     /// There is no name of a lock in a list of names.
     #[error("no lock was named: give at least one name")]
     NoNames,

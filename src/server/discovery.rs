@@ -80,7 +80,7 @@ mod tests {
                 Value::List(vec![bulk(host), Value::Int(port), bulk("id")]),
             ])
         };
-        let asked = Endpoint::parse("redis://here:1/").unwrap();
+        let asked = Endpoint::of_node(Node { host: "here".into(), port: 1 }, false);
         let reply = Value::List(vec![range(0, 99, "a", 7000), range(100, 16383, "", 7001)]);
         let mut map = SlotMap::parse(&reply, &asked).unwrap();
         let node = |host: &str, port| Node { host: host.into(), port };

@@ -4,9 +4,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
-use redis::{ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo as _};
-
-use crate::credentials::{Credentials, Login};
+#[cfg(feature = "redis-1")]
+use crate::credentials::Credentials;
+use crate::credentials::Login;
 use crate::error::ConnectError;
 use crate::protocol::{RIGHTS, SCRIPTS, Source};
 
@@ -23,7 +23,8 @@ impl Node {
     pub(crate) fn parse(address: &str) -> Option<Self> {
         let (host, port) = address.rsplit_once(':')?;
         let host = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-        Some(Self { host: host.to_owned(), port: port.parse().ok()? })
+        let port = port.parse().ok().filter(|_| port.bytes().all(|byte| byte.is_ascii_digit()))?;
+        Some(Self { host: host.to_owned(), port })
     }
 }
 
@@ -59,51 +60,43 @@ pub(crate) struct Endpoint {
 }
 
 impl Endpoint {
-    pub(crate) fn parse(url: &str) -> Result<Self, ConnectError> {
-        let encrypts = ["rediss:", "valkeys:"].iter().any(|scheme| url.starts_with(scheme));
-        if encrypts && url.contains('#') {
-            return Err(insecure());
-        }
-        // The library reads URLs. It need not know how to encrypt.
-        let plain = if encrypts { url.replacen("s:", ":", 1) } else { url.to_owned() };
-        // The URL may have a password, and the library's message may quote the URL: so this has a message of its own.
-        let info = plain.into_connection_info().map_err(|error| match error.kind() {
-            ErrorKind::InvalidClientConfig => bad("its scheme or one of its parts is not known"),
-            _ => bad("it is not a URL"),
-        })?;
-        Self::of_settings(&info, encrypts)
-    }
-
-    /// The server of these settings. A caller may know that its connections are encrypted though they do not say so.
-    pub(super) fn of_settings(info: &ConnectionInfo, encrypted: bool) -> Result<Self, ConnectError> {
+    /// The server of these settings of another client. Its certificates cannot be read from there.
+    #[cfg(feature = "redis-1")]
+    pub(super) fn of_settings(info: &redis::ConnectionInfo, has_certificates: bool) -> Result<Self, ConnectError> {
+        use redis::ConnectionAddr;
         let node = |host: &String, port: &u16| Address::Node(Node { host: host.clone(), port: *port });
         let (at, encrypted) = match info.addr() {
-            ConnectionAddr::Tcp(host, port) => (node(host, port), encrypted),
+            ConnectionAddr::Tcp(host, port) => (node(host, port), false),
             ConnectionAddr::TcpTls { insecure: true, .. } => return Err(insecure()),
+            ConnectionAddr::TcpTls { tls_params: Some(_), .. } if !has_certificates => {
+                return Err(bad(
+                    "the other client's certificates cannot be read: give them to `ClientBuilder::tls`, too",
+                ));
+            }
             ConnectionAddr::TcpTls { host, port, .. } => (node(host, port), true),
-            ConnectionAddr::Unix(path) => (Address::Path(path.clone()), encrypted),
+            ConnectionAddr::Unix(path) => (Address::Path(path.clone()), false),
             _ => return Err(bad("its scheme is not known")),
         };
         if encrypted && !cfg!(feature = "tls") {
             return Err(bad("encrypted connections need a fairlock that was built with its feature `tls`"));
         }
-        let address = match &at {
-            Address::Node(node) => node.to_string(),
-            Address::Path(path) => path.display().to_string(),
-        };
         let settings = info.redis_settings();
-        let known = |password| Login::Known(Credentials::new(settings.username().unwrap_or_default(), password));
-        let login = settings.password().map(known);
-        Ok(Self { login, database: settings.db(), ..Self::of(at, encrypted, address) })
+        let (user, password) = (settings.username().unwrap_or_default(), settings.password());
+        let login = (!user.is_empty() || password.is_some())
+            .then(|| Login::Known(Credentials::new(user, password.unwrap_or_default())));
+        Ok(Self { login, database: settings.db(), ..Self::of(at, encrypted) })
     }
 
     /// A server of this host and port, without a login.
     pub(super) fn of_node(node: Node, encrypted: bool) -> Self {
-        let address = node.to_string();
-        Self::of(Address::Node(node), encrypted, address)
+        Self::of(Address::Node(node), encrypted)
     }
 
-    fn of(at: Address, encrypted: bool, address: String) -> Self {
+    pub(super) fn of(at: Address, encrypted: bool) -> Self {
+        let address = match &at {
+            Address::Node(node) => node.to_string(),
+            Address::Path(path) => path.display().to_string(),
+        };
         Self {
             at,
             encrypted,
@@ -149,7 +142,7 @@ pub(crate) fn digest(script: &Source) -> String {
     redis::Script::new(script.text).get_hash().to_owned()
 }
 
-fn insecure() -> ConnectError {
+pub(super) fn insecure() -> ConnectError {
     bad("fairlock checks every certificate: name the server's authority instead of #insecure")
 }
 

@@ -16,6 +16,7 @@ mod setup;
 mod socket;
 mod stream;
 mod target;
+mod url;
 #[cfg(any(test, feature = "__test-hooks"))]
 mod values;
 mod wire;

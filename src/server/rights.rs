@@ -45,6 +45,7 @@ mod tests {
 
     use super::*;
     use crate::protocol::SCRIPTS;
+    use crate::server::Node;
 
     /// The names in apostrophes that follow this, as they are in ACLs.
     fn named(text: &str, before: &str) -> BTreeSet<String> {
@@ -71,7 +72,7 @@ mod tests {
 
     #[test]
     fn the_error_names_what_is_missing_and_the_rule_that_gives_it() {
-        let endpoint = Endpoint::parse("redis://host:1/").unwrap();
+        let endpoint = Endpoint::of_node(Node { host: "host".into(), port: 1 }, false);
         assert_eq!(endpoint.has_rights("worker", &answer(&[])), Ok(()));
         assert_eq!(endpoint.has_rights("worker", &Value::Int(1)), Ok(()), "another program that answers EVAL");
         let error = endpoint.has_rights("worker", &answer(&["zadd", "cluster|slots"])).unwrap_err().to_string();

@@ -9,9 +9,9 @@ use std::{
 
 use fairlock::{
     Client, ClientBuilder,
-    error::{AcquireError, ConnectError, Fault},
+    error::{AcquireError, ConnectError, Fault, TryAcquireError},
 };
-use redis::cmd;
+use redis::{RedisConnectionInfo, cmd};
 use testkit::{RedisServer, SOON, eventually, eventually_async, impostor, run::known_rules, soon};
 
 async fn refusal(url: &str) -> ConnectError {
@@ -239,9 +239,31 @@ async fn the_settings_of_a_client_of_the_redis_crate_are_enough() {
     guard.release().await.unwrap();
     let refused = soon(from(settings(2, "another"))).await.unwrap_err();
     assert!(matches!(refused, ConnectError::Authentication { .. }), "{refused}");
+    // A user that needs no password.
+    let rights: Vec<&str> = known_rules("on nopass ~* &* +@all").collect();
+    let () = cmd("ACL").arg("SETUSER").arg("free").arg(rights).query(&mut raw).unwrap();
+    let free = RedisConnectionInfo::default().set_username("free");
+    let info = admin.get_connection_info().clone().set_redis_settings(free);
+    let client = soon(from(redis::Client::open(info).unwrap())).await;
+    let list: String = cmd("CLIENT").arg("LIST").query(&mut raw).unwrap();
+    assert!(client.is_ok() && list.contains("user=free"), "{client:?} {list}");
     let path = redis::Client::open(format!("unix://{}?pass={}", server.socket().display(), "x")).unwrap();
     let shown = format!("{:?}", ClientBuilder::from_redis(path.get_connection_info()));
     assert!(shown.contains(&server.socket().display().to_string()) && !shown.contains("pass"), "{shown}");
+}
+
+/// Programs in which other libraries read the URL know the parameter.
+#[tokio::test]
+async fn database_in_a_parameter_of_the_url_is_that_of_the_path() {
+    let server = plain();
+    let at = |end: &str| format!("redis://127.0.0.1:{}{end}", server.port());
+    let held = soon(Client::connect(&at("/2"))).await.unwrap().lock("x").unwrap().acquire().await.unwrap();
+    for end in ["/?db=2", "?db=2", "/2?db=2"] {
+        let lock = soon(Client::connect(&at(end))).await.unwrap().lock("x").unwrap();
+        assert!(matches!(lock.try_acquire().await, Err(TryAcquireError::Busy { .. })), "{end} is another database");
+    }
+    assert_error!(refusal(&at("/1?db=2")).await, Url, "two databases");
+    held.release().await.unwrap();
 }
 
 /// An operator changes the password at the server and in the file. Nobody loses a place or a lease.

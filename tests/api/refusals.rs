@@ -51,7 +51,21 @@ async fn a_server_that_never_answers_is_an_error() {
 
 #[tokio::test]
 async fn an_invalid_url_is_an_error_that_hides_the_password() {
-    for url in ["", "http://127.0.0.1/", "redis://:sesame@", "sesame", "redis://u:sesame@host:port/"] {
+    for url in [
+        "",
+        "http://127.0.0.1/",
+        "redis://:sesame@",
+        "sesame",
+        "redis://u:sesame@host:port/",
+        // Characters that are not written as in URLs.
+        "redis://u:1#sesame@127.0.0.1/",
+        "redis://u:1?sesame@127.0.0.1/",
+        "redis://u:1/sesame@127.0.0.1/",
+        "redis://sesame:1#word@127.0.0.1/",
+        // What has no use here.
+        "redis://127.0.0.1/?password=sesame",
+        "redis://127.0.0.1/#sesame",
+    ] {
         let error = refused(url).await;
         assert!(matches!(error, ConnectError::Url { .. }), "{url:?} {error:?}");
         let said = format!("{error} {error:?}");

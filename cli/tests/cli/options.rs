@@ -203,6 +203,8 @@ fn a_wrong_call_is_told_what_to_do_instead() {
         (&["run", "x", "-t", "soon", "true"], 125, "invalid value 'soon' for '--timeout"),
         (&["run", "x", "-t", "1s", "--no-wait", "true"], 125, "cannot be used with '--no-wait'"),
         (&["run", "x", "--local", "--redis", "redis://127.0.0.1/", "true"], 125, "cannot be used with '--local'"),
+        (&["run", "x", "--local", "--user", "me", "true"], 125, "'--user' cannot be used with '--local'"),
+        (&["status", "--local", "--password-file", "f"], 125, "'--password-file' cannot be used with '--local'"),
         (&["lsit"], 125, "tip: a similar subcommand exists: 'list'"),
         (&["x", "true"], 125, "tip: to run a command under the lock x: fairlock run x COMMAND"),
         (&["unlock", "x"], 125, "tip: a lock is released when its command or script ends"),

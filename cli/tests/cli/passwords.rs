@@ -29,13 +29,14 @@ fn a_password_is_in_a_file_or_in_the_environment() {
     let file = password_file();
     let path = file.path();
     let as_worker = url.replace("redis://", "redis://work%65r@");
+    let at_socket = format!("unix://{}?user=work%65r", server.socket().display());
     let right = |command: &mut Command| {
         command.env("FAIRLOCK_PASSWORD", SECRET);
     };
     type Arrange<'a> = &'a dyn Fn(&mut Command);
     // Its output stays open after it has ended, so fairlock hears of its end while it still reads.
     let prints = format!("cat {}; echo more; sleep 1 &", path.display());
-    let ways: [(&str, &str, Arrange<'_>); 8] = [
+    let ways: [(&str, &str, Arrange<'_>); 9] = [
         ("default", &url, &|command| {
             command.arg("--password-file").arg(path);
         }),
@@ -53,6 +54,7 @@ fn a_password_is_in_a_file_or_in_the_environment() {
             command.env("FAIRLOCK_USER", "worker").arg("--password-file").arg(path);
         }),
         ("worker", &as_worker, &right),
+        ("worker", &at_socket, &right),
         // A file comes before a variable.
         ("default", &url, &|command| {
             command.env("FAIRLOCK_PASSWORD", "wrong").arg("--password-file").arg(path);
