@@ -19,15 +19,18 @@ class KeyedMutex(OfOneProcess):
     """
 
     def __init__(self, space: str, timeout: Optional[float], lock: Callable[[str], Lock]) -> None:
-        self._space = space
+        # Its end must be the first colon: key `1:2` of `user` is not key `2` of `user:1`.
+        self._space = space.replace("%", "%25").replace(":", "%3A")
         self._timeout = timeout
         self._lock = lock
         self._mutex = threading.Lock()
         self._held: Dict[str, Any] = {}
-        lock(space)  # refuses what cannot work
+        lock(self._space)  # refuses what cannot work
 
     def lock(self, key: object) -> Lock:
-        """The lock of this key. In its name braces and percent signs are written as in URLs."""
+        """The lock of this key, ``SPACE:KEY``. No two keys share a name: in the key braces and percent signs are written as
+        in URLs, in the space colons and percent signs.
+        """
         text = str(key).replace("%", "%25").replace("{", "%7B").replace("}", "%7D")
         return self._lock(f"{self._space}:{text}")
 

@@ -228,6 +228,17 @@ def test_keys(client: fairlock.Client) -> None:
     is_free(users.lock(7))
 
 
+def test_keys_of_different_spaces_are_different_locks(client: fairlock.Client) -> None:
+    # The library for Rust has the same names in its tests.
+    for space, key, name in [
+        ("user", "1:2", "user:1:2"),
+        ("user:1", "2", "user%3A1:2"),
+        ("user%3A1", "2", "user%253A1:2"),
+        ("{a}:b", "{a}%", "{a}%3Ab:%7Ba%7D%25"),
+    ]:
+        assert client.keyed_mutex(space).lock(key).name == name
+
+
 def test_a_decorated_function_holds_the_lock(client: fairlock.Client) -> None:
     @client.locked("reports:{user_id}", timeout=30)
     def rebuild(user_id: int, more: str = "") -> str:

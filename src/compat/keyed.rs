@@ -55,6 +55,7 @@ pub struct KeyedMutex {
 
 struct Space {
     client: Client,
+    /// As it is written in names of locks.
     name: String,
     options: LockOptions,
     held: Mutex<Kept>,
@@ -78,7 +79,7 @@ impl Kept {
 
 impl KeyedMutex {
     /// A lock for each key of the space with this name, with the usual options: renewed while it is held. The lock of a
-    /// key is named `SPACE:KEY`. No round trip.
+    /// key is named `SPACE:KEY`, see [`lock`](Self::lock). No round trip.
     ///
     /// # Errors
     /// [`InvalidOption`] if the space cannot be the beginning of a lock's name.
@@ -92,8 +93,10 @@ impl KeyedMutex {
     /// # Errors
     /// [`InvalidOption`] if the space or an option cannot work.
     pub fn with_options(client: &Client, space: &str, options: LockOptions) -> Result<Self, InvalidOption> {
-        options.check(space)?;
-        let space = Space { client: client.clone(), name: space.into(), options, held: Mutex::default() };
+        // Its end must be the first colon: key `1:2` of `user` is not key `2` of `user:1`.
+        let name = space.replace('%', "%25").replace(':', "%3A");
+        options.check(&name)?;
+        let space = Space { client: client.clone(), name, options, held: Mutex::default() };
         Ok(Self { space: Arc::new(space), timeout: None })
     }
 
@@ -106,7 +109,8 @@ impl KeyedMutex {
 
     /// The lock of this key, with all that a lock can do. A lease that is acquired through it is not released by key.
     ///
-    /// In its name `{`, `}` and `%` are written as in URLs, `%7B`, `%7D` and `%25`.
+    /// It is named `SPACE:KEY`, with some characters written as in URLs, so that no two keys share a name: in the key `{`,
+    /// `}` and `%` as `%7B`, `%7D` and `%25`, in the space `:` and `%` as `%3A` and `%25`.
     ///
     /// # Errors
     /// [`InvalidOption::NameTooLong`] if the name has more than 512 bytes.

@@ -55,6 +55,23 @@ async fn a_key_is_anything_that_can_be_displayed() {
     keys_left(&server);
 }
 
+/// The package for Python has the same names in its tests.
+#[tokio::test]
+async fn keys_of_different_spaces_are_different_locks() {
+    let server = RedisServer::start();
+    let client = connect(&server).await;
+    for (space, key, name) in [
+        ("user", "1:2", "user:1:2"),
+        ("user:1", "2", "user%3A1:2"),
+        ("user%3A1", "2", "user%253A1:2"),
+        ("{a}:b", "{a}%", "{a}%3Ab:%7Ba%7D%25"),
+    ] {
+        assert_eq!(KeyedMutex::new(&client, space).unwrap().lock(key).unwrap().name(), name);
+    }
+    let space = "x".repeat(510);
+    assert!(KeyedMutex::new(&client, &space).is_ok() && KeyedMutex::new(&client, &format!("{space}:")).is_err());
+}
+
 #[tokio::test]
 async fn locked_for_the_length_of_a_scope() {
     let server = RedisServer::start();
