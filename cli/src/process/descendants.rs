@@ -16,6 +16,8 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rustix::process::{WaitId, WaitIdOptions, waitid};
 
+use super::table::{self, Process, own_pid};
+
 /// The children that `std::process` collects. The mutex keeps a child from being collected between the look at its
 /// number and the signal to it.
 static OWN: Mutex<Vec<Own>> = Mutex::new(Vec::new());
@@ -24,16 +26,6 @@ struct Own {
     pid: i32,
     /// It is not part of the command and outlives it: the private server.
     apart: bool,
-}
-
-/// A process, as /proc shows it.
-#[derive(Debug, Clone, Copy)]
-struct Process {
-    pid: i32,
-    parent: i32,
-    group: i32,
-    /// It has exited and waits to be collected.
-    dead: bool,
 }
 
 /// Which children are left after a signal.
@@ -94,8 +86,18 @@ fn forget(pid: u32) {
 
 /// Collects the children that have exited, except those from [`spawn`], [`spawn_apart`] and [`output`].
 pub(crate) fn collect() {
+    collect_of(children());
+}
+
+/// The same in a process whose other threads neither start nor collect children.
+pub(crate) fn collect_adopted() {
+    collect_of(table::children_of_main_thread());
+}
+
+fn collect_of(children: impl IntoIterator<Item = Process>) {
     let own = own();
-    for child in children().filter(|child| child.dead && own.iter().all(|own| own.pid != child.pid)) {
+    let is_own = |child: &Process| own.iter().any(|own| own.pid == child.pid);
+    for child in children.into_iter().filter(|child| child.dead && !is_own(child)) {
         if let Some(pid) = rustix::process::Pid::from_raw(child.pid) {
             let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
         }
@@ -124,66 +126,28 @@ pub(crate) fn signal_children(signal: Option<Signal>, except: &[i32]) -> Left {
     left
 }
 
-/// All living descendants that are not in this process group.
-pub(crate) fn outside(group: Pid) -> Vec<Pid> {
-    let all = processes();
-    let mut found = vec![own_pid()];
-    let mut next = 0;
-    while let Some(&parent) = found.get(next) {
-        found.extend(all.iter().filter(|process| process.parent == parent).map(|process| process.pid));
-        next += 1;
+/// The living descendants of this process among `all`, except those that are `apart` and those below them.
+pub(crate) fn among(all: &[Process], apart: impl Fn(&Process) -> bool) -> Vec<Process> {
+    let mut parents = vec![own_pid()];
+    let mut found = Vec::new();
+    while let Some(parent) = parents.pop() {
+        let is_child = |process: &&Process| process.parent == parent && process.pid != own_pid();
+        for process in all.iter().filter(is_child).filter(|process| !apart(process)) {
+            parents.push(process.pid);
+            found.extend((!process.dead).then(|| process.clone()));
+        }
     }
-    all.iter()
-        .filter(|process| process.pid != own_pid() && found.contains(&process.pid))
-        .filter(|process| process.group != group.as_raw() && !process.dead)
-        .map(|process| Pid::from_raw(process.pid))
-        .collect()
+    found
 }
 
 fn children() -> impl Iterator<Item = Process> {
     // Usually there are none, which the kernel says without a look at /proc.
     let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let none = matches!(waitid(WaitId::All, look), Err(rustix::io::Errno::CHILD));
-    let all = if none { Vec::new() } else { processes() };
+    let all = if none { Vec::new() } else { table::all() };
     all.into_iter().filter(|process| process.parent == own_pid())
-}
-
-/// All processes; none where there is no /proc.
-fn processes() -> Vec<Process> {
-    // In the /proc of another PID namespace the same numbers are other processes.
-    let itself = std::fs::read_link("/proc/self").ok();
-    if itself.and_then(|own| own.to_str()?.parse().ok()) != Some(own_pid()) {
-        return Vec::new();
-    }
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    let numbers = entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    numbers.filter_map(|pid| parse(pid, &std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)).collect()
-}
-
-/// `PID (NAME) STATE PARENT GROUP …`, where the name may contain anything.
-fn parse(pid: i32, stat: &str) -> Option<Process> {
-    let mut words = stat.rsplit_once(") ")?.1.split(' ');
-    let dead = matches!(words.next()?, "Z" | "X");
-    Some(Process { pid, parent: words.next()?.parse().ok()?, group: words.next()?.parse().ok()?, dead })
-}
-
-fn own_pid() -> i32 {
-    std::process::id().cast_signed()
 }
 
 fn own() -> MutexGuard<'static, Vec<Own>> {
     OWN.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_cannot_pass_for_the_fields_behind_it() {
-        let process = parse(7, "7 (a) Z 1 1 (b) S 40 41 42 0").unwrap();
-        assert_eq!((process.parent, process.group, process.dead), (40, 41, false));
-        assert!(parse(7, "7 (a) Z 40 41 42 0").unwrap().dead);
-        assert!(parse(7, "").is_none());
-    }
 }

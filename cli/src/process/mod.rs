@@ -4,6 +4,7 @@ pub(crate) mod alarm;
 pub(crate) mod descendants;
 pub(crate) mod lookup;
 pub(crate) mod signals;
+pub(crate) mod table;
 pub(crate) mod terminal;
 
 use std::os::unix::process::CommandExt as _;

@@ -8,6 +8,7 @@ use nix::unistd::Pid;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::descendants;
+use super::table::{self, Process};
 use crate::stderr;
 
 /// The signals that fairlock passes on or acts upon.
@@ -99,11 +100,15 @@ fn wait_for(
     Ok(())
 }
 
+/// Whether people and programs ask a process to end by this signal.
+pub(crate) fn asks_to_end(signal: Signal) -> bool {
+    matches!(signal, Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGQUIT)
+}
+
 /// Whether this signal ends the wait in the queue. An ignored signal does not, although the kernel queues it while it
 /// is blocked: a waiter under nohup must survive HUP.
 pub(crate) fn ends(signal: Signal) -> bool {
-    let deadly = matches!(signal, Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGQUIT);
-    deadly && ignored() & (1 << (signal as i32 - 1)) == 0
+    asks_to_end(signal) && ignored() & (1 << (signal as i32 - 1)) == 0
 }
 
 /// Stops this process as Ctrl-Z would, or its whole process group: for a shell a job is stopped when all its processes
@@ -119,6 +124,19 @@ pub(crate) fn stop_here(whole_group: bool) {
         let _ = nix::sys::signal::raise(Signal::SIGTSTP);
     }
     let _ = stop.thread_block();
+}
+
+/// Whether no shell could continue this process group, because no parent of its processes is in another group of the
+/// session. The signals of a terminal do not stop such a group.
+pub(crate) fn is_orphaned() -> bool {
+    let all = table::all();
+    let Some(own) = all.iter().find(|process| process.pid == table::own_pid()) else {
+        return false;
+    };
+    let parents = all.iter().filter(|process| process.group == own.group).map(|process| process.parent);
+    let parents: Vec<i32> = parents.collect();
+    let is_outside = |parent: &Process| parent.session == own.session && parent.group != own.group;
+    !all.iter().any(|parent| is_outside(parent) && parents.contains(&parent.pid))
 }
 
 /// Whether a key of the terminal sends this signal to end a command: Ctrl-C or Ctrl-\\.

@@ -47,20 +47,24 @@ systemd sets it for Type=notify, fairlock tells systemd how the wait goes, and R
 The lease:
   The command never outlives its lease. When the lease is lost, for instance because Redis cannot be reached, the \
 command and all its descendants are sent TERM. They are sent KILL after --kill-after, or earlier if the lease ends \
-earlier. The same happens when fairlock itself is killed, stopped or frozen. Descendants that left the command's \
+earlier. The same happens when fairlock itself is killed (KILL), stopped or frozen. Descendants that left the command's \
 process group (setsid, timeout) are found on Linux only. When the command exits by itself, fairlock neither waits for \
 processes that it left behind (daemons, background children) nor ends them.
 
   fairlock cannot end processes that run as another user (instead of sudo in the command, use `sudo fairlock run …`), \
 nor processes that another program starts for the command (docker run, systemd-run). Between fairlock and the command \
-is a process called lease-shim. If both are stopped, nothing ends the command; if both are killed at the same instant, \
-the kernel kills the command, but not its descendants. While fairlock waits in the queue, a process called queue-shim \
+is a process called lease-shim. If both are stopped, or lease-shim is stopped after fairlock was killed, nothing ends the \
+command; if both are killed at the same instant, the kernel kills the command, but not its descendants. While fairlock waits in the queue, a process called queue-shim \
 leaves the queue if fairlock is killed.
 
 Signals:
-  INT, TERM, HUP and QUIT sent to fairlock go to the command's process group; USR1, USR2, ALRM and WINCH go to the \
-command alone. At a terminal Ctrl-C and Ctrl-Z reach the command directly. While the command is stopped, its lease \
-runs out. When the command dies of Ctrl-C or Ctrl-\\, fairlock releases the lock and dies of the same signal, so that \
+  INT, TERM, HUP and QUIT sent to fairlock go to the command's process group and to what the command has started \
+outside of it; USR1, USR2, ALRM and WINCH go to the command alone. If the command ends after one of the first four, or \
+dies of any signal, the lock is kept until those processes have ended, too (daemons excepted). A line names them, a \
+further signal goes to them, and a lost lease or KILL of fairlock ends them. The exit code is the command's.
+
+  At a terminal Ctrl-C and Ctrl-Z reach the command directly. Ctrl-Z stops fairlock, too, so the lease runs out, and the \
+command ends with it. A command that is stopped in another way (kill -STOP) keeps its lease. When the command dies of Ctrl-C or Ctrl-\\, fairlock releases the lock and dies of the same signal, so that \
 the script around it ends too.";
 
 #[derive(Debug, clap::Args)]

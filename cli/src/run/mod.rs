@@ -46,7 +46,7 @@ pub(crate) fn run(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
     let mut setting = Setting::new(server, &args.wait, names, args.kill_after, label)?;
     let runtime = runtime::start(Builder::enable_time)?;
     runtime.block_on(async {
-        let (granted, (term_at, kill_at)) = setting.take().await?;
+        let (granted, (term_at, kill_at), queue_shim) = setting.take_guarded().await?;
         // At a plain terminal the command replaces fairlock's group in the foreground.
         let terminal = setting.terminal.take();
         let foreground = terminal.as_ref().filter(|terminal| terminal.is_for_command()).map(Terminal::own_group);
@@ -67,7 +67,8 @@ pub(crate) fn run(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
             mask: &setting.mask,
         };
         let hear = setting.hear.clone();
-        let job = Job::start(plan, move |report| drop(hear.send(report.map_or(Event::ShimGone, Event::Shim))));
+        let job =
+            Job::start(plan, queue_shim, move |report| drop(hear.send(report.map_or(Event::ShimGone, Event::Shim))));
         let result = match job {
             Ok(job) => {
                 let told = (term_at, kill_at);
@@ -79,8 +80,9 @@ pub(crate) fn run(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
             Err(error) => Err(Failure::because("cannot start the command's shim", error)),
         };
         setting.news.stopping();
-        // In every case the command is dead here. Only now may the lock be granted to another.
-        let lost = matches!(result, Ok(Ended { code: exit::LOST, .. }));
+        // In every case the command is dead here, and what needs the lock has ended. Only now may it be granted to
+        // another.
+        let lost = matches!(result, Ok(Ended { lost: true, .. }));
         if setting.release(granted, lost).await {
             setting.news.released(result.as_ref().map_or(exit::OWN_FAILURE, |ended| ended.code));
         }

@@ -182,6 +182,13 @@ impl News {
         self.status(&format!("{cause}; the lease ends in {left}"));
     }
 
+    /// The command has ended, and the lock is kept for these processes.
+    pub(crate) fn kept_for(&self, processes: &str) {
+        let (names, processes) = (&self.names, printable(processes));
+        say(format_args!("the command has ended; {names} stays held until this has ended, too: {processes}"));
+        self.status(&format!("the command has ended; still there: {processes}"));
+    }
+
     /// The lease is lost. Told once.
     pub(crate) fn lost(&mut self, lost: Option<&Lost>, and: &str) {
         if std::mem::replace(&mut self.said_lost, true) {

@@ -21,6 +21,7 @@ use crate::exit::Failure;
 use crate::local;
 use crate::process::signals::{self, Mask};
 use crate::process::terminal::Terminal;
+use crate::shim::queue::QueueShim;
 
 /// How long the end of a run waits for a server that is away. The leases end without it, only later.
 const ANSWER: Duration = Duration::from_secs(4);
@@ -93,6 +94,11 @@ impl<'a> Setting<'a> {
 
     /// Waits for all locks. Returns when a command must be sent TERM and when KILL, unless the leases are renewed.
     pub(crate) async fn take(&mut self) -> Result<(Granted, (Time, Time)), Failure> {
+        self.take_guarded().await.map(|(granted, deadlines, _)| (granted, deadlines))
+    }
+
+    /// The same with the queue shim, which gives the locks back if this process is killed.
+    pub(crate) async fn take_guarded(&mut self) -> Result<(Granted, (Time, Time), Option<QueueShim>), Failure> {
         let began = Instant::now();
         let no_wait = self.wait.no_wait || self.wait.timeout.is_some_and(|timeout| timeout.is_zero());
         let mut request = Request {
@@ -111,7 +117,7 @@ impl<'a> Setting<'a> {
         };
         loop {
             let (events, terminal) = (&mut self.events, self.terminal.as_ref());
-            let granted = wait::for_locks(&request, events, &mut self.news, terminal).await?;
+            let (granted, queue_shim) = wait::for_locks(&request, events, &mut self.news, terminal).await?;
             // If this process was stopped, or the machine suspended, since the lease was confirmed, it is renewed
             // first.
             if Time::now() >= self.timing.of(&granted.guards).0 {
@@ -120,7 +126,7 @@ impl<'a> Setting<'a> {
             let deadlines = self.timing.of(&granted.guards);
             if Time::now() < deadlines.0 {
                 self.news.granted(&granted);
-                return Ok((granted, deadlines));
+                return Ok((granted, deadlines, queue_shim));
             }
             // The lease is over, and the command was not started.
             self.news.mention("the lock was granted too late to be used; waiting again");

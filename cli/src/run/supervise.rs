@@ -24,15 +24,18 @@ use crate::shim::protocol::{Order, Report};
 const MOST_TOUCHES: u32 = 3;
 
 /// How the command ended.
+#[derive(Clone, Copy)]
 pub(crate) struct Ended {
     pub(crate) code: u8,
+    /// The command, or what it left behind, was ended because the lease was lost.
+    pub(crate) lost: bool,
     /// The signal of Ctrl-C or Ctrl-\\ that the command died of, if only the command received it.
     pub(crate) interrupted: Option<Signal>,
 }
 
 impl From<u8> for Ended {
     fn from(code: u8) -> Self {
-        Self { code, interrupted: None }
+        Self { code, lost: false, interrupted: None }
     }
 }
 
@@ -45,6 +48,12 @@ pub(crate) struct Supervisor<'a> {
     /// fairlock received SIGTSTP, so it stops once the command has stopped.
     told_to_stop: bool,
     stopped: bool,
+    /// How the command itself ended. Processes that it has started may still need the lease.
+    ended: Option<Ended>,
+    /// Such processes were named to the user. Whether any of them is in the command's group.
+    rest_in_group: Option<bool>,
+    /// The command had the terminal when it ended.
+    had_terminal: bool,
     granted: &'a Granted,
     timing: Timing,
     /// What the shim was sent: when to send TERM, and when KILL.
@@ -81,6 +90,9 @@ impl<'a> Supervisor<'a> {
             wants_terminal: in_front,
             told_to_stop: false,
             stopped: false,
+            ended: None,
+            rest_in_group: None,
+            had_terminal: false,
             granted,
             timing,
             told,
@@ -94,7 +106,7 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Returns once the command is dead.
+    /// Returns once the command is dead, and what it has started does not need the lease.
     pub(crate) async fn watch(mut self, events: &mut UnboundedReceiver<Event>) -> Result<Ended, Failure> {
         let granted = self.granted;
         let result = loop {
@@ -118,16 +130,19 @@ impl<'a> Supervisor<'a> {
             }
         };
         self.job.shim_is_done();
-        let mut had = false;
-        if let Some(terminal) = &mut self.terminal {
-            had = terminal.take_back();
+        self.take_terminal_back();
+        if let (true, Some(terminal)) = (self.had_terminal, &self.terminal)
             // A command that ended by itself left the modes as it wanted them to be.
-            if had && !matches!(result, Ok(Ended { code: ..exit::BUSY, .. })) {
-                terminal.restore_modes();
-            }
+            && !matches!(result, Ok(Ended { code: ..exit::BUSY, .. }))
+        {
+            terminal.restore_modes();
         }
         // If the command did not have the terminal, no key ended it.
-        result.map(|ended| Ended { interrupted: ended.interrupted.filter(|_| had), ..ended })
+        result.map(|ended| Ended { interrupted: ended.interrupted.filter(|_| self.had_terminal), ..ended })
+    }
+
+    fn take_terminal_back(&mut self) {
+        self.had_terminal |= self.terminal.as_mut().is_some_and(Terminal::take_back);
     }
 
     /// Keeps the shim's deadlines in step with the lease, and kills the shim if it has missed one. Returns after how
@@ -164,7 +179,8 @@ impl<'a> Supervisor<'a> {
         self.tell_shim();
         // Without a group the command is not started yet, and the shim may report that it is too late.
         if self.job.group().is_some() {
-            self.news.lost(Some(lost), "ending the command");
+            let and = if self.ended.is_some() { "ending what the command left behind" } else { "ending the command" };
+            self.news.lost(Some(lost), and);
         }
     }
 
@@ -172,7 +188,7 @@ impl<'a> Supervisor<'a> {
     fn ended_with_lease(&mut self, and: &str) -> Ended {
         self.lost = true;
         self.news.lost(self.granted.guards.check().err().as_ref(), and);
-        exit::LOST.into()
+        Ended { lost: true, ..exit::LOST.into() }
     }
 
     fn on_signal(&mut self, signal: Signal) {
@@ -185,49 +201,66 @@ impl<'a> Supervisor<'a> {
             Signal::SIGTSTP => {
                 self.told_to_stop = true;
                 self.pass_on(signal, true);
+                // There is no group that would be reported to have stopped.
+                if self.rest_in_group == Some(false) {
+                    self.on_stop(signal);
+                }
             }
-            Signal::SIGINT | Signal::SIGTERM | Signal::SIGHUP | Signal::SIGQUIT => self.pass_on(signal, true),
+            _ if signals::asks_to_end(signal) => self.pass_on(signal, true),
             _ => self.pass_on(signal, false),
         }
     }
 
     fn pass_on(&mut self, signal: Signal, whole_group: bool) {
-        if whole_group {
+        if whole_group && self.ended.is_none() {
             self.passed_on = Some(signal);
         }
         self.job.order(Order::Signal { number: signal as i32, whole_group });
     }
 
     fn on_report(&mut self, report: Report) -> Option<Result<Ended, Failure>> {
-        Some(match report {
-            Report::Started { pid } => {
-                self.job.started(pid);
-                return None;
-            }
-            Report::Lease { kill_at, .. } => {
-                self.knows = kill_at.min(self.told.1);
-                return None;
-            }
-            Report::Stopped { signal } => {
-                self.on_stop(Signal::try_from(signal).unwrap_or(Signal::SIGSTOP));
-                return None;
-            }
-            Report::Failed { cause } => Err(Failure::because("cannot run the command", cause)),
-            Report::TooLate => Ok(self.ended_with_lease("the command was not started")),
+        match report {
+            // It is the first report, which was read before.
+            Report::Ready => {}
+            Report::Started { pid } => self.job.started(pid),
+            Report::Lease { kill_at, .. } => self.knows = kill_at.min(self.told.1),
+            Report::Stopped { signal } => self.on_stop(Signal::try_from(signal).unwrap_or(Signal::SIGSTOP)),
             // The shim saw the deadline first, or fairlock was stopped when the lease ran out.
             Report::Exited { forced: true, .. } | Report::Killed { forced: true, .. } => {
-                Ok(self.ended_with_lease("the command was ended"))
+                self.ended = Some(self.ended_with_lease("the command was ended"));
             }
-            Report::Exited { code, .. } => Ok(u8::try_from(code).unwrap_or(exit::OWN_FAILURE).into()),
-            Report::Killed { signal, .. } => Ok(Ended {
-                code: exit::by_signal(signal),
-                interrupted: Signal::try_from(signal)
-                    .ok()
-                    .filter(|signal| signals::is_typed(*signal))
-                    // The sender of a signal to fairlock has chosen its receiver.
-                    .filter(|signal| self.passed_on != Some(*signal)),
-            }),
-        })
+            Report::Exited { code, .. } => self.ended = Some(u8::try_from(code).unwrap_or(exit::OWN_FAILURE).into()),
+            Report::Killed { signal, .. } => {
+                self.ended = Some(Ended {
+                    code: exit::by_signal(signal),
+                    lost: false,
+                    interrupted: Signal::try_from(signal)
+                        .ok()
+                        .filter(|signal| signals::is_typed(*signal))
+                        // The sender of a signal to fairlock has chosen its receiver.
+                        .filter(|signal| self.passed_on != Some(*signal)),
+                });
+            }
+            Report::Rest { in_group, processes } => {
+                if self.rest_in_group.replace(in_group).is_none() {
+                    self.news.kept_for(&processes);
+                }
+                // Nobody is left in front to hear the keys, so fairlock passes them on.
+                if !in_group {
+                    self.take_terminal_back();
+                    self.wants_terminal = false;
+                }
+            }
+            Report::Failed { cause } => return Some(Err(Failure::because("cannot run the command", cause))),
+            Report::TooLate => return Some(Ok(self.ended_with_lease("the command was not started"))),
+            Report::Done => return self.ended.map(|ended| Ok(self.with_loss(ended))),
+        }
+        None
+    }
+
+    /// The command had ended before the lease was lost.
+    fn with_loss(&self, ended: Ended) -> Ended {
+        Ended { lost: ended.lost || (self.rest_in_group.is_some() && self.lost), ..ended }
     }
 
     /// The shim was killed. The kernel killed the command with it if it could.
@@ -244,7 +277,10 @@ impl<'a> Supervisor<'a> {
             }
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        if self.lost {
+        if let Some(ended) = self.ended {
+            say("the command's shim was killed, and what the command left behind with it");
+            Ok(self.with_loss(ended))
+        } else if self.lost {
             Ok(self.ended_with_lease("the command was killed"))
         } else if self.stuck {
             Err(Failure::own(
@@ -278,6 +314,11 @@ impl<'a> Supervisor<'a> {
             if self.touches > MOST_TOUCHES {
                 self.hang_up();
                 return;
+            }
+        } else if signals::is_orphaned() {
+            // The kernel does not stop it either.
+            if !touched {
+                say("not stopped: no shell could continue this job");
             }
         } else {
             let left = seconds(self.granted.guards.remaining());

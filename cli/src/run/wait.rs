@@ -22,18 +22,19 @@ use crate::exit::Failure;
 use crate::process::signals;
 use crate::process::terminal::Terminal;
 use crate::refusal;
-use crate::shim::queue::Places;
+use crate::shim::queue::{Places, QueueShim};
 
 /// How long `--no-wait` waits for an answer of the server.
 const ANSWER: Duration = Duration::from_secs(5);
 
-/// Waits for the locks. A signal ends the wait; the waiter has left the queue when this returns.
+/// Waits for the locks. A signal ends the wait; the waiter has left the queue when this returns. If this process is
+/// killed, the queue shim that is returned gives the locks back.
 pub(crate) async fn for_locks(
     request: &Request<'_>,
     events: &mut UnboundedReceiver<Event>,
     news: &mut News,
     terminal: Option<&Terminal>,
-) -> Result<Granted, Failure> {
+) -> Result<(Granted, Option<QueueShim>), Failure> {
     let mut client = None;
     let interrupted = tokio::select! {
         biased;
@@ -43,9 +44,9 @@ pub(crate) async fn for_locks(
     progress::erase();
     let failure = match interrupted {
         Ok(signal) => interrupted_by(signal, request.names),
-        Err(Ok(guards)) => {
+        Err(Ok((guards, queue_shim))) => {
             let client = client.ok_or_else(|| Failure::own("no connection"))?;
-            return Ok(Granted { client, guards: together(guards) });
+            return Ok((Granted { client, guards: together(guards) }, queue_shim));
         }
         Err(Err(failure)) => failure,
     };
@@ -79,7 +80,7 @@ async fn obtain(
     slot: &mut Option<Client>,
     news: &mut News,
     terminal: Option<&Terminal>,
-) -> Result<Vec<Guard>, Failure> {
+) -> Result<(Vec<Guard>, Option<QueueShim>), Failure> {
     let began = Instant::now();
     let client = connect(request).await?;
     *slot = Some(client.clone());
@@ -95,7 +96,7 @@ async fn obtain(
         };
         guards.push(guard);
     }
-    Ok(guards)
+    Ok((guards, places.into_shim()))
 }
 
 async fn attempt(request: &Request<'_>, lock: &Lock, began: Instant) -> Result<Guard, Failure> {

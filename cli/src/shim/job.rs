@@ -1,7 +1,7 @@
 //! The command and its shim, seen from fairlock.
 
 use std::ffi::OsString;
-use std::io::{BufRead as _, BufReader};
+use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
@@ -15,8 +15,12 @@ use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 
 use super::protocol::{self, Order, Report};
+use super::queue::QueueShim;
 use crate::process::signals::Mask;
 use crate::process::{descendants, this_binary};
+
+/// How long the shim may take to start. It needs milliseconds.
+const PATIENCE: Duration = Duration::from_secs(10);
 
 /// What to run, and under which conditions.
 pub(crate) struct Plan<'a> {
@@ -47,8 +51,12 @@ pub(crate) struct Job {
 impl Job {
     /// Starts the shim, which starts the command. A separate thread calls `hear` with each report of the shim, and with
     /// None when the shim is gone.
+    ///
+    /// Until the shim is ready, the queue shim gives the leases back if fairlock is killed. It would do so while the
+    /// command runs, too, so it ends before the command begins.
     pub(crate) fn start(
         plan: Plan<'_>,
+        queue_shim: Option<QueueShim>,
         mut hear: impl FnMut(Option<Report>) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (socket, far_end) = UnixStream::pair()?;
@@ -72,13 +80,10 @@ impl Job {
             // Neither Ctrl-C nor a signal to fairlock's group reaches the shim.
             .process_group(0);
         // The thread starts before the shim, so that nothing can fail once the command may run.
-        let reader = BufReader::new(socket.try_clone()?);
-        let (begin, begun) = std::sync::mpsc::channel::<()>();
+        let (begin, begun) = std::sync::mpsc::channel::<BufReader<UnixStream>>();
         thread::Builder::new().name("reports".to_owned()).spawn(move || {
             // An error means that there is no shim to listen to.
-            if begun.recv().is_err() {
-                return;
-            }
+            let Ok(reader) = begun.recv() else { return };
             for report in reader.lines().map_while(Result::ok) {
                 if let Ok(report) = report.parse() {
                     hear(Some(report));
@@ -89,15 +94,19 @@ impl Job {
         let mut shim = descendants::spawn(&mut command)?;
         // This was the last copy of the far end here: from now on the stream ends when the shim ends.
         drop(command);
-        // Without its stdin the command does not begin.
-        if let Err(error) = protocol::send_descriptor(&socket, std::io::stdin().as_fd()) {
-            let _ = shim.kill();
-            let _ = shim.wait();
-            return Err(error);
+        let begun = make_ready(&socket, plan.leases).and_then(|reader| {
+            drop(queue_shim);
+            // Without its stdin the command does not begin.
+            protocol::send_descriptor(&socket, std::io::stdin().as_fd()).map(|()| reader)
+        });
+        match begun {
+            Ok(reader) => drop(begin.send(reader)),
+            Err(error) => {
+                let _ = shim.kill();
+                let _ = shim.wait();
+                return Err(error);
+            }
         }
-        // If there is no room for it, the leases end by themselves.
-        protocol::send(&socket, Order::Keep { leases: plan.leases });
-        let _ = begin.send(());
         Ok(Self { shim, socket, command: None, before })
     }
 
@@ -142,6 +151,22 @@ impl Job {
             }
         }
         if left { Orphans::Others } else { Orphans::Gone }
+    }
+}
+
+/// Tells the shim of the leases, and waits until it has heard of them. Returns what reads its reports.
+fn make_ready(mut socket: &UnixStream, leases: String) -> std::io::Result<BufReader<UnixStream>> {
+    // A shim that somebody stops now must not hold up fairlock.
+    socket.set_write_timeout(Some(PATIENCE))?;
+    socket.set_read_timeout(Some(PATIENCE))?;
+    socket.write_all(Order::Keep { leases }.to_string().as_bytes())?;
+    let mut reader = BufReader::new(socket.try_clone()?);
+    let mut first = String::new();
+    reader.read_line(&mut first)?;
+    socket.set_read_timeout(None)?;
+    match first.parse() {
+        Ok(Report::Ready) => Ok(reader),
+        _ => Err(ErrorKind::UnexpectedEof.into()),
     }
 }
 

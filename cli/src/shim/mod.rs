@@ -10,14 +10,22 @@
 //! (`process/descendants.rs`). If the shim is stopped, fairlock kills it at the deadline. If fairlock dies while the
 //! shim is stopped, the kernel continues the shim.
 //!
-//! Once the command has ended after the death of fairlock, the shim gives the lock back (`give_back.rs`).
+//! INT, TERM, HUP and QUIT that fairlock hears go to the command and to what it has started. If the command ends after
+//! that, or dies of any signal, the shim does not report that it is done before those processes have ended (`rest.rs`).
+//! It ends none of them while the lease lasts.
 //!
-//! The shim acts first and writes messages afterwards. It never waits for a reader of its messages or reports.
+//! Once the command has ended after the death of fairlock, the shim gives the lock back (`give_back.rs`). So it does
+//! if fairlock dies before the command starts.
+//!
+//! `guard.rs` decides what to do at each event. The shim acts first and writes messages afterwards. It never waits for
+//! a reader of its messages or reports.
 
 pub(crate) mod give_back;
+mod guard;
 pub(crate) mod job;
 pub(crate) mod protocol;
 pub(crate) mod queue;
+mod rest;
 pub(crate) mod stage;
 
 use std::ffi::OsString;
@@ -28,27 +36,20 @@ use std::os::unix::process::CommandExt as _;
 use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Sender};
 use std::thread;
 use std::time::Duration;
 
 use fairlock::operator::Time;
-use nix::sys::signal::{Signal, kill, killpg};
+use nix::sys::signal::Signal;
 use nix::unistd::Pid;
-use rustix::process::{WaitId, WaitIdOptions, WaitOptions, WaitStatus, wait, waitid};
 
 use crate::exit::{OWN_FAILURE, say};
 use crate::process::alarm::Alarm;
 use crate::process::{descendants, signals, this_binary};
 use crate::stderr;
+use guard::{Event, Guard};
 use protocol::{Order, Report};
-
-/// The interval of looks at the command's descendants once they are killed.
-const SWEEP: Duration = Duration::from_millis(20);
-/// The interval between TERM and KILL.
-const LOOK: Duration = Duration::from_millis(250);
-/// How long killed processes may take to vanish before the shim stops looking.
-const VANISH: Duration = Duration::from_secs(1);
 
 pub(crate) fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
     match guard_command(arguments) {
@@ -70,20 +71,36 @@ fn guard_command(mut arguments: impl Iterator<Item = OsString>) -> std::io::Resu
         || arguments.next().and_then(|word| word.to_str()?.parse().ok()).ok_or(std::io::ErrorKind::InvalidInput);
     let (kill_after, term_at, kill_at) = (Duration::from_nanos(number()?), Time(number()?), Time(number()?));
     let socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned()?);
-    let stdin = protocol::receive_descriptor(&socket)?;
-
+    let mut first = String::new();
+    // Nothing follows this order before the report, so no later order gets into the buffer.
+    BufReader::new(&socket).read_line(&mut first)?;
+    let Ok(Order::Keep { leases }) = first.parse() else {
+        return Ok(());
+    };
+    protocol::send(&socket, Report::Ready);
+    let Ok(stdin) = protocol::receive_descriptor(&socket) else {
+        // fairlock is dead, and no command has started.
+        give_back::give_back(&leases, kill_at);
+        return Ok(());
+    };
     if Time::now() >= term_at {
         // fairlock was stopped after the grant. The lease is over and the command was not started.
         protocol::send(&socket, Report::TooLate);
         return Ok(());
     }
+    // The threads start before the command, so that nothing can fail once it runs.
     let (events, inbox) = mpsc::channel();
-    let on_child = events.clone();
-    signals::listen_to_children(move || drop(on_child.send(Event::Child)))?;
+    let alarm = match start_threads(&socket, events) {
+        Ok(alarm) => alarm,
+        Err(error) => {
+            protocol::send(&socket, Report::Failed { cause: format!("its shim cannot start a thread: {error}") });
+            return Ok(());
+        }
+    };
     let mut command = this_binary();
     command.arg(stage::COMMAND_WORD).arg(std::process::id().to_string()).args(arguments);
     // The main thread spawns it and lives as long as the shim: the kernel ties the command's life to this thread.
-    let pid = match command.stdin(Stdio::from(stdin)).process_group(0).spawn() {
+    let pid = match descendants::spawn(command.stdin(Stdio::from(stdin)).process_group(0)) {
         Ok(child) => child.id().cast_signed(),
         Err(error) => {
             protocol::send(&socket, Report::Failed { cause: error.to_string() });
@@ -94,220 +111,42 @@ fn guard_command(mut arguments: impl Iterator<Item = OsString>) -> std::io::Resu
     drop(command);
     protocol::send(&socket, Report::Started { pid });
 
-    let alarm = Arc::new(Alarm::new()?);
-    hear_fairlock(socket.try_clone()?, events.clone());
-    ring(Arc::clone(&alarm), events);
-    let mut shim = Shim {
-        socket,
-        pid: Pid::from_raw(pid),
-        kill_after,
-        term_at,
-        kill_at,
-        ending: None,
-        status: None,
-        complained: false,
-        leases: None,
-        fairlock_is_gone: false,
-        all_gone: true,
-    };
+    let mut guard = Guard::new(socket, Pid::from_raw(pid), kill_after, (term_at, kill_at), leases);
     loop {
-        alarm.set(shim.next_look())?;
+        alarm.set(guard.next_look())?;
         // The alarm's thread holds a sender for ever, so there is always one.
         let Ok(event) = inbox.recv() else {
             return Ok(());
         };
-        if let Some(last_word) = shim.handle(event) {
+        if guard.handle(event) {
             // fairlock kills the shim after its last message.
             stderr::flush(stderr::LAST_WORDS);
-            protocol::send(&shim.socket, last_word);
-            shim.await_end_of_fairlock(&inbox);
+            guard.send(Report::Done);
+            guard.await_end_of_fairlock(&inbox);
             return Ok(());
         }
     }
 }
 
-enum Event {
-    Order(Order),
-    FairlockGone,
-    /// A child ended or stopped: the command, or a descendant that was adopted.
-    Child,
-    Alarm,
-}
-
-struct Shim {
-    socket: UnixStream,
-    pid: Pid,
-    kill_after: Duration,
-    term_at: Time,
-    kill_at: Time,
-    ending: Option<Ending>,
-    /// How the command itself ended, while some of its descendants are still alive.
-    status: Option<WaitStatus>,
-    complained: bool,
-    /// What to give back if fairlock dies.
-    leases: Option<String>,
-    fairlock_is_gone: bool,
-    /// Nothing is left of the command that the lease protects.
-    all_gone: bool,
-}
-
-/// The command is being ended: TERM has been sent.
-struct Ending {
-    kill_at: Time,
-    killed: bool,
-}
-
-impl Shim {
-    fn next_look(&self) -> Time {
-        match &self.ending {
-            None => self.term_at,
-            Some(ending) if ending.killed => Time::now() + SWEEP,
-            // The end of a child is also reported by SIGCHLD.
-            Some(ending) => ending.kill_at.min(Time::now() + LOOK),
+/// What the shim waits for, a thread each: orders, children, and the alarm.
+fn start_threads(socket: &UnixStream, events: Sender<Event>) -> std::io::Result<Arc<Alarm>> {
+    let orders = BufReader::new(socket.try_clone()?);
+    let on_order = events.clone();
+    thread::Builder::new().name("orders".to_owned()).spawn(move || {
+        // A line that cannot be parsed is ignored: without an order the deadline ends the command.
+        for order in orders.lines().map_while(Result::ok).filter_map(|line| line.parse().ok()) {
+            let _ = on_order.send(Event::Order(order));
         }
-    }
-
-    /// Returns the shim's last message once there is nothing left to guard.
-    fn handle(&mut self, event: Event) -> Option<Report> {
-        match event {
-            Event::Order(Order::Lease { term_at, kill_at }) => {
-                (self.term_at, self.kill_at) = (term_at, kill_at);
-                // An order in the socket's buffer is no order that a stopped shim knows.
-                protocol::send(&self.socket, Report::Lease { term_at, kill_at });
-            }
-            Event::Order(Order::End { kill_at }) => {
-                self.kill_at = self.kill_at.min(kill_at);
-                self.end();
-            }
-            Event::Order(Order::Signal { number, whole_group }) => self.pass_on(number, whole_group),
-            Event::Order(Order::Continue) => self.signal_all(Signal::SIGCONT),
-            Event::Order(Order::Keep { leases }) => self.leases = Some(leases),
-            Event::FairlockGone => {
-                self.fairlock_is_gone = true;
-                if self.end() {
-                    say("fairlock was killed; ending its command");
-                }
-            }
-            Event::Child => self.collect(),
-            Event::Alarm => {}
-        }
-        self.act(Time::now())
-    }
-
-    fn act(&mut self, now: Time) -> Option<Report> {
-        if self.ending.is_none() && self.status.is_none() && now >= self.term_at {
-            self.end();
-        }
-        let Some(ending) = &mut self.ending else {
-            // The command exited by itself. The processes that it left behind may go on.
-            return self.status.map(|status| last_word(status, false));
-        };
-        let due = now >= ending.kill_at;
-        if due && !ending.killed {
-            ending.killed = true;
-            self.signal_all(Signal::SIGKILL);
-        }
-        // The children of killed processes are children of the shim now, and next to be killed.
-        let left = descendants::signal_children(due.then_some(Signal::SIGKILL), &[]);
-        if let (true, Some(pid)) = (due, left.foreign) {
-            self.complain(pid);
-        }
-        let status = self.status?;
-        let waited_enough = due && now >= self.ending.as_ref()?.kill_at + VANISH;
-        let gone = group_is_empty(self.pid) && !left.alive;
-        self.all_gone = gone;
-        (waited_enough || gone).then(|| last_word(status, true))
-    }
-
-    /// fairlock kills the shim once it has heard the last message. If fairlock dies instead, the shim gives the leases
-    /// back, unless a process of the command lives on.
-    fn await_end_of_fairlock(mut self, inbox: &Receiver<Event>) {
-        while !self.fairlock_is_gone {
-            match inbox.recv() {
-                Ok(Event::FairlockGone) => self.fairlock_is_gone = true,
-                Ok(Event::Order(Order::Keep { leases })) => self.leases = Some(leases),
-                Ok(_) => {}
-                Err(_) => return,
-            }
-        }
-        if let (Some(leases), true) = (self.leases, self.all_gone) {
-            give_back::give_back(&leases, self.kill_at);
-        }
-    }
-
-    /// Sends TERM to the command and its descendants. False if that was done before, or if the command has exited.
-    fn end(&mut self) -> bool {
-        // If the command has just exited by itself, the shim did not end it.
-        if self.ending.is_some() || self.status.is_some() || exited(self.pid) {
-            return false;
-        }
-        self.ending = Some(Ending { kill_at: self.kill_at.min(Time::now() + self.kill_after), killed: false });
-        self.signal_all(Signal::SIGTERM);
-        self.signal_all(Signal::SIGCONT);
-        for pid in descendants::outside(self.pid) {
-            let _ = kill(pid, Signal::SIGTERM);
-            let _ = kill(pid, Signal::SIGCONT);
-        }
-        true
-    }
-
-    fn pass_on(&mut self, number: i32, whole_group: bool) {
-        let Ok(signal) = Signal::try_from(number) else {
-            return;
-        };
-        if whole_group {
-            self.signal_all(signal);
-        } else if self.status.is_none() {
-            let _ = kill(self.pid, signal);
-        }
-    }
-
-    /// Signals the command's process group. Until the command is collected its number cannot be reused.
-    fn signal_all(&mut self, signal: Signal) {
-        let sent = killpg(self.pid, signal);
-        let moved = self.status.is_none() && nix::unistd::getpgid(Some(self.pid)).is_ok_and(|group| group != self.pid);
-        let sent = if moved { kill(self.pid, signal) } else { sent };
-        if sent == Err(nix::Error::EPERM) {
-            self.complain(self.pid);
-        }
-    }
-
-    fn complain(&mut self, pid: Pid) {
-        if !std::mem::replace(&mut self.complained, true) {
-            let who = if pid == self.pid { "the command".to_owned() } else { format!("process {pid} of the command") };
-            say(format_args!("no permission to signal {who}, which now runs as another user: it cannot be ended"));
-        }
-    }
-
-    /// Collects the children that have exited, and notes what happened to the command.
-    fn collect(&mut self) {
-        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG | WaitOptions::UNTRACED) {
-            if pid.as_raw_nonzero().get() != self.pid.as_raw() {
-                continue;
-            }
-            let Some(signal) = status.stopping_signal() else {
-                self.status = Some(status);
-                continue;
-            };
-            protocol::send(&self.socket, Report::Stopped { signal });
-            // A stopped command cannot act on TERM.
-            if self.ending.is_some() {
-                self.signal_all(Signal::SIGCONT);
-            }
-        }
-    }
-}
-
-fn last_word(status: WaitStatus, forced: bool) -> Report {
-    match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => Report::Exited { code, forced },
-        (None, Some(signal)) => Report::Killed { signal, forced },
-        (None, None) => Report::Failed { cause: "the command's exit status is not known".to_owned() },
-    }
-}
-
-fn group_is_empty(group: Pid) -> bool {
-    killpg(group, None) == Err(nix::Error::ESRCH)
+        let _ = on_order.send(Event::FairlockGone);
+    })?;
+    let on_child = events.clone();
+    signals::listen_to_children(move || drop(on_child.send(Event::Child)))?;
+    let alarm = Arc::new(Alarm::new()?);
+    let rings = Arc::clone(&alarm);
+    thread::Builder::new()
+        .name("alarm".to_owned())
+        .spawn(move || while rings.wait().is_ok() && events.send(Event::Alarm).is_ok() {})?;
+    Ok(alarm)
 }
 
 /// If this process is stopped when fairlock dies, the kernel continues it: otherwise nothing would end the command.
@@ -320,27 +159,4 @@ fn outlive_fairlock() -> std::io::Result<()> {
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn outlive_fairlock() -> std::io::Result<()> {
     Ok(())
-}
-
-/// Whether the command has exited, collected or not.
-fn exited(pid: Pid) -> bool {
-    let Some(pid) = rustix::process::Pid::from_raw(pid.as_raw()) else {
-        return true;
-    };
-    let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-    !matches!(waitid(WaitId::Pid(pid), look), Ok(None))
-}
-
-fn hear_fairlock(socket: UnixStream, events: Sender<Event>) {
-    thread::spawn(move || {
-        // A line that cannot be parsed is ignored: without an order the deadline ends the command.
-        for order in BufReader::new(socket).lines().map_while(Result::ok).filter_map(|line| line.parse().ok()) {
-            let _ = events.send(Event::Order(order));
-        }
-        let _ = events.send(Event::FairlockGone);
-    });
-}
-
-fn ring(alarm: Arc<Alarm>, events: Sender<Event>) {
-    thread::spawn(move || while alarm.wait().is_ok() && events.send(Event::Alarm).is_ok() {});
 }

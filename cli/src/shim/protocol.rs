@@ -1,7 +1,8 @@
 //! The messages between fairlock and its shim, one line each, over a socket pair.
 //!
-//! The socket is the shim's stdin. The command's real stdin is sent over it once, before the first message. The command
-//! inherits only stdin, stdout and stderr, and no other descriptor of fairlock.
+//! The socket is the shim's stdin. The first order names the leases, which the shim reports to be `ready` for. Then
+//! fairlock sends the command's real stdin over the socket, and the command starts. It inherits only stdin, stdout and
+//! stderr, and no other descriptor of fairlock.
 
 use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
@@ -24,7 +25,7 @@ pub(crate) const SHIM_NAME: &str = "lease-shim";
 /// From fairlock to the shim.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// If fairlock dies, give these leases back, see `give_back.rs`.
+    /// If fairlock dies, give these leases back, see `give_back.rs`. The first order.
     Keep { leases: String },
     /// The lease was renewed: unless another order comes, send TERM at `term_at` and KILL by `kill_at`.
     Lease { term_at: Time, kill_at: Time },
@@ -39,16 +40,23 @@ pub(crate) enum Order {
 /// From the shim to fairlock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Report {
+    /// The shim gives the leases back from now on, and waits for the command's stdin. The first report.
+    Ready,
     /// The command runs, as leader of its own process group.
     Started { pid: i32 },
     /// The lease's end as the shim knows it now, after an order.
     Lease { term_at: Time, kill_at: Time },
-    /// The command was stopped by this signal.
+    /// The command was stopped by this signal; or, once it has ended, what is left of its process group.
     Stopped { signal: i32 },
-    /// The command exited, by itself or because the shim ended it (`forced`). The shim's last message.
+    /// The command exited, by itself or because the shim ended it (`forced`).
     Exited { code: i32, forced: bool },
-    /// A signal ended the command. The shim's last message.
+    /// A signal ended the command.
     Killed { signal: i32, forced: bool },
+    /// The command has ended, and the lease is still needed for these processes. Whether any of them is in the
+    /// command's process group, which may have the terminal.
+    Rest { in_group: bool, processes: String },
+    /// Nothing needs the lease any more. The shim's last message.
+    Done,
     /// The lease ended before the command was started, so it was not started. The shim's last message.
     TooLate,
     /// The command could not be started. The shim's last message.
@@ -96,11 +104,14 @@ impl FromStr for Order {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Ready => writeln!(f, "ready"),
             Self::Started { pid } => writeln!(f, "started {pid}"),
             Self::Lease { term_at, kill_at } => writeln!(f, "lease {} {}", term_at.0, kill_at.0),
             Self::Stopped { signal } => writeln!(f, "stopped {signal}"),
             Self::Exited { code, forced } => writeln!(f, "exited {code} {forced}"),
             Self::Killed { signal, forced } => writeln!(f, "killed {signal} {forced}"),
+            Self::Rest { in_group, processes } => writeln!(f, "rest {in_group} {}", processes.replace('\n', " ")),
+            Self::Done => writeln!(f, "done"),
             Self::TooLate => writeln!(f, "too late"),
             Self::Failed { cause } => writeln!(f, "failed {}", cause.replace('\n', " ")),
         }
@@ -114,8 +125,13 @@ impl FromStr for Report {
         if let Some(cause) = line.strip_prefix("failed ") {
             return Ok(Self::Failed { cause: cause.trim_end().to_owned() });
         }
+        if let Some((in_group, processes)) = line.strip_prefix("rest ").and_then(|rest| rest.split_once(' ')) {
+            return Ok(Self::Rest { in_group: number(in_group)?, processes: processes.trim_end().to_owned() });
+        }
         let words: Vec<&str> = line.split_whitespace().collect();
         Ok(match words[..] {
+            ["ready"] => Self::Ready,
+            ["done"] => Self::Done,
             ["started", pid] => Self::Started { pid: number(pid)? },
             ["lease", term_at, kill_at] => {
                 Self::Lease { term_at: Time(number(term_at)?), kill_at: Time(number(kill_at)?) }
@@ -183,11 +199,14 @@ mod tests {
             assert_eq!(order.to_string().parse::<Order>().unwrap(), order);
         }
         let reports = [
+            Report::Ready,
             Report::Started { pid: 4711 },
             Report::Lease { term_at: Time(1), kill_at: Time(u64::MAX) },
             Report::Stopped { signal: 20 },
             Report::Exited { code: 3, forced: false },
             Report::Killed { signal: 9, forced: true },
+            Report::Rest { in_group: true, processes: "4712 (a b), 4713 (c)".to_owned() },
+            Report::Done,
             Report::TooLate,
             Report::Failed { cause: "no more processes: try later".to_owned() },
         ];

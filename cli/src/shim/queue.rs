@@ -3,7 +3,8 @@
 //!
 //! It is started once fairlock waits in a queue: whoever is granted a lock at once pays nothing for it. It learns of
 //! the places over its stdin, and acts when that ends, as it does however fairlock dies. It is killed when the wait is
-//! over, and before a command starts: from then on what it would give up is the lease of that command.
+//! over, with a command not before that command's shim is ready, and before the command starts: from then on what it
+//! would give up is the lease of that command.
 //!
 //! As the shim of a command it has its own process group and blocks all signals, so that it outlives `kill -9 -GROUP`,
 //! the keys of the terminal and a hang-up. It keeps neither stdout nor stderr open, for which others may wait.
@@ -25,7 +26,7 @@ use crate::process::{descendants, signals, this_binary};
 /// The word that makes this binary a queue shim.
 pub(crate) const WORD: &str = "__queue";
 /// Its process name.
-const NAME: &str = "queue-shim";
+pub(super) const NAME: &str = "queue-shim";
 
 /// The pause before another try while the server does not answer, and how long it may take for one answer.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -38,7 +39,7 @@ pub(crate) struct Places<'a> {
     server: &'a Server,
     /// Those that the shim does not know of yet.
     untold: Vec<(String, String)>,
-    shim: Option<Shim>,
+    shim: Option<QueueShim>,
 }
 
 impl<'a> Places<'a> {
@@ -49,13 +50,23 @@ impl<'a> Places<'a> {
     /// A place in the queue of this lock, by the id of the waiter.
     pub(crate) fn add(&mut self, name: &str, id: String) {
         self.untold.push((name.to_owned(), id));
+        self.tell();
     }
 
     /// From now on the places do not outlive this process. If no shim can be started, they end with their liveness.
     pub(crate) fn guard(&mut self) {
         if self.shim.is_none() {
-            self.shim = Shim::start(self.server).ok();
+            self.shim = QueueShim::start(self.server).ok();
         }
+        self.tell();
+    }
+
+    /// The shim, if there was a wait.
+    pub(crate) fn into_shim(self) -> Option<QueueShim> {
+        self.shim
+    }
+
+    fn tell(&mut self) {
         let Some(shim) = &self.shim else { return };
         for (name, id) in self.untold.drain(..) {
             shim.tell(&json!({ "name": name, "id": id }));
@@ -64,12 +75,12 @@ impl<'a> Places<'a> {
 }
 
 /// The shim, as fairlock sees it. It is dead when this is dropped.
-struct Shim {
+pub(crate) struct QueueShim {
     process: Child,
     socket: UnixStream,
 }
 
-impl Shim {
+impl QueueShim {
     fn start(server: &Server) -> std::io::Result<Self> {
         let (socket, far_end) = UnixStream::pair()?;
         let mut command = this_binary();
@@ -86,7 +97,7 @@ impl Shim {
     }
 }
 
-impl Drop for Shim {
+impl Drop for QueueShim {
     fn drop(&mut self) {
         let _ = self.process.kill();
         let _ = self.process.wait();

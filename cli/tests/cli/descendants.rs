@@ -231,7 +231,10 @@ fn fairlock_can_be_the_first_process_of_a_container() {
     assert_eq!(finished.code, 7, "{finished:?}");
     assert!(finished.stdout.ends_with(" none\n"), "{finished:?}");
 
-    let holder = start("exec $F run x -- sh -c 'trap \"echo heard; exit 6\" TERM; echo; sleep 1000 & wait'");
+    // No shell: one that starts a process at that moment may lose the signal to that.
+    let holder = start(
+        "exec $F run x -- perl -e '$| = 1; $SIG{TERM} = sub { print qq(heard\n); exit 6 }; print qq(\n); sleep 1 while 1'",
+    );
     holder.line();
     let fairlock = eventually("unshare has a child", || {
         let children = std::fs::read_dir("/proc").unwrap().flatten();

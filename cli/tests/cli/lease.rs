@@ -66,22 +66,58 @@ fn when_fairlock_is_stopped_the_command_is_dead_before_the_next_grant() {
     assert!(finished.stderr.contains("the lease on x is lost"), "{finished:?}");
 }
 
+/// What a shim reports that is to run `echo it ran`, started behind these words.
+fn reports_of_shim(before: &[&str], kill_after: &str, term_at: &str, kill_at: &str) -> (Vec<String>, String) {
+    use std::io::{BufRead as _, BufReader, Write as _};
+    let (mut near, far) = std::os::unix::net::UnixStream::pair().unwrap();
+    let mut shim = std::process::Command::new("env");
+    shim.args(before).arg(env!("CARGO_BIN_EXE_fairlock"));
+    // There is no terminal to be in the foreground of.
+    shim.args(["__shim", kill_after, term_at, kill_at, "0", "", "/bin/echo", "echo", "it ran"]);
+    shim.stdin(Stdio::from(OwnedFd::from(far))).stdout(Stdio::piped());
+    let child = shim.spawn().unwrap();
+    // It has the other end as well.
+    drop(shim);
+    near.write_all(b"keep {}\n").unwrap();
+    let mut reports = BufReader::new(near.try_clone().unwrap()).lines().map(Result::unwrap);
+    assert_eq!(reports.next().as_deref(), Some("ready"));
+    send_descriptor(&near, std::io::stdin().as_fd());
+    let is_last = |report: &String| ["too late", "done"].contains(&report.as_str()) || report.starts_with("failed");
+    let mut all = Vec::new();
+    while !all.last().is_some_and(is_last) {
+        all.push(reports.next().unwrap());
+    }
+    // A shim whose command has run waits for this.
+    drop((near, reports));
+    (all, String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap())
+}
+
 /// The shim starts late, as if fairlock had been stopped between the grant and the start.
 #[test]
 fn when_the_lease_is_over_the_shim_starts_no_command() {
-    use std::io::{BufRead as _, BufReader};
-    let (near, far) = std::os::unix::net::UnixStream::pair().unwrap();
-    send_descriptor(&near, std::io::stdin().as_fd());
-    let mut shim = fairlock();
-    // KILL_AFTER, TERM_AT and KILL_AT, and no terminal to be in the foreground of.
-    shim.args(["__shim", "0", "0", "0", "0", "", "/bin/echo", "echo", "it ran"]);
-    shim.stdin(Stdio::from(OwnedFd::from(far))).stdout(Stdio::piped());
-    let shim = shim.spawn().unwrap();
-    let mut report = String::new();
-    BufReader::new(&near).read_line(&mut report).unwrap();
-    // A shim whose command has run waits for this.
-    drop(near);
-    assert_eq!((report.as_str(), shim.wait_with_output().unwrap().stdout), ("too late\n", Vec::new()));
+    assert_eq!(reports_of_shim(&[], "0", "0", "0"), (vec!["too late".to_owned()], String::new()));
+}
+
+/// As in a container that may have few threads.
+#[test]
+fn a_shim_that_cannot_start_its_threads_starts_no_command() {
+    let later = u64::MAX.to_string();
+    let (reports, output) = reports_of_shim(&[], "0", &later, &later);
+    assert!(reports.contains(&"exited 0 false".to_owned()) && output == "it ran\n", "{reports:?} {output}");
+    // The limit does not hold for root.
+    let user: &[&str] = match rustix::process::geteuid().is_root() {
+        true => &["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"],
+        false => &[],
+    };
+    let limited = [user, &["prlimit", "--nproc=1"]].concat();
+    let probe = std::process::Command::new("env").args(&limited).args([env!("CARGO_BIN_EXE_fairlock"), "-V"]).output();
+    if !probe.as_ref().is_ok_and(|probe| probe.status.success()) {
+        testkit::say(format_args!("SKIPPED: cannot be limited to one thread: {probe:?}"));
+        return;
+    }
+    let (reports, output) = reports_of_shim(&limited, "0", &later, &later);
+    assert!(reports[0].starts_with("failed its shim cannot start a thread: "), "{reports:?}");
+    assert_eq!((reports.len(), output.as_str()), (1, ""), "{reports:?}");
 }
 
 fn send_descriptor(socket: &std::os::unix::net::UnixStream, descriptor: BorrowedFd<'_>) {

@@ -82,6 +82,11 @@ impl Terminal {
         self.keyboard.write_all(keys.as_bytes()).unwrap();
     }
 
+    /// What the kernel does when the terminal is closed, as by a lost connection.
+    pub(crate) fn hang_up(&self) {
+        kill_process(Pid::from_child(&self.shell), Signal::HUP).unwrap();
+    }
+
     /// Stops the output as Ctrl-S does, but with effect when this returns.
     pub(crate) fn stop_output(&self) {
         rustix::termios::tcflow(&self.tty, rustix::termios::Action::OOff).unwrap();

@@ -4,7 +4,7 @@ use std::os::unix::process::CommandExt as _;
 use std::time::Instant;
 
 use crate::shared::{
-    Process, Redis, STUBBORN, Signal, await_death, await_state, children, eventually, fairlock, signal,
+    PATIENCE, Process, Redis, STUBBORN, Signal, await_death, await_state, children, eventually, fairlock, lives, signal,
 };
 use testkit::{Cluster, SOON};
 
@@ -109,6 +109,25 @@ fn a_waiter_that_is_killed_with_its_shim_delays_the_next_by_its_liveness() {
     let next = redis.waiter("x", &[], "echo granted");
     holder.signal(Signal::TERM);
     assert_eq!(next.line(), "granted");
+}
+
+/// Whichever of its two shims it has at that moment.
+#[test]
+fn a_waiter_that_is_killed_as_it_is_granted_the_lock_gives_it_back() {
+    for _ in 0..5 {
+        let (redis, holder) = Redis::held("holder");
+        let waiter = redis.waiter("x", &["--lease", "10h"], "exec sleep 1000");
+        let shim = eventually("its shim runs", || children(waiter.id(), SHIM).first().copied());
+        knows_its_place(&waiter);
+        holder.signal(Signal::TERM);
+        let released = Instant::now();
+        // The moment at which nobody leaves the queue for it any more is short.
+        while lives(shim) {
+            assert!(released.elapsed() < PATIENCE, "the shim does not end");
+        }
+        waiter.signal(Signal::KILL);
+        eventually("the lock is free", || (redis.state("x")["state"] == "free").then_some(()));
+    }
 }
 
 /// It would give up the lease of the command.

@@ -222,6 +222,11 @@ impl Process {
         self.stderr.recv_timeout(PATIENCE).expect("a line on stderr")
     }
 
+    /// Whether any of the lines on stderr so far, which are read, has this text.
+    pub(crate) fn has_complained(&self, text: &str) -> bool {
+        self.stderr.try_iter().any(|line| line.contains(text))
+    }
+
     pub(crate) fn signal(&self, number: Signal) {
         signal(self.id(), number);
     }
