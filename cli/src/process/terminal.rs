@@ -3,7 +3,8 @@
 use std::fs::File;
 use std::io::IsTerminal as _;
 
-use rustix::process::{Pid, getpgrp, getpid};
+use rustix::io::Errno;
+use rustix::process::{Pid, getpid, test_kill_process_group};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr, tcsetpgrp};
 
 /// The controlling terminal, seen from fairlock's process group.
@@ -21,9 +22,20 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// None if there is no controlling terminal.
     pub(crate) fn open() -> Option<Self> {
+        Self::of(None)
+    }
+
+    /// The terminal as seen from the parent, which may hand it over: for the shim.
+    pub(crate) fn of_parent() -> Option<Self> {
+        Some(Self { handed_over: true, ..Self::of(Some(nix::unistd::getppid()))? })
+    }
+
+    fn of(process: Option<nix::unistd::Pid>) -> Option<Self> {
         let tty = File::options().read(true).write(true).open("/dev/tty").ok()?;
         let modes = tcgetattr(&tty).ok();
-        Some(Self { tty, own: getpgrp(), modes, handed_over: false })
+        // It is 0 for a group outside of this PID namespace.
+        let own = Pid::from_raw(nix::unistd::getpgid(process).ok()?.as_raw())?;
+        Some(Self { tty, own, modes, handed_over: false })
     }
 
     pub(crate) fn own_group(&self) -> Pid {
@@ -49,13 +61,17 @@ impl Terminal {
         handed
     }
 
-    /// Takes the terminal back, if it was handed over.
-    pub(crate) fn take_back(&mut self) -> bool {
-        let had = std::mem::take(&mut self.handed_over);
-        if had {
+    /// Takes the terminal back if it was handed over, and nobody else has taken it since: a shell does while fairlock
+    /// is stopped.
+    pub(crate) fn take_back(&mut self, from: Option<Pid>) -> bool {
+        let handed_over = std::mem::take(&mut self.handed_over);
+        let Ok(front) = tcgetpgrp(&self.tty) else { return false };
+        let is_free = || test_kill_process_group(front) == Err(Errno::SRCH);
+        let take = handed_over && front != self.own && (Some(front) == from || is_free());
+        if take {
             let _ = tcsetpgrp(&self.tty, self.own);
         }
-        had
+        take
     }
 
     /// Restores the modes that a killed command could not restore, such as an editor's raw mode.

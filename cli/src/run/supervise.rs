@@ -142,7 +142,8 @@ impl<'a> Supervisor<'a> {
     }
 
     fn take_terminal_back(&mut self) {
-        self.had_terminal |= self.terminal.as_mut().is_some_and(Terminal::take_back);
+        let group = self.job.group();
+        self.had_terminal |= self.terminal.as_mut().is_some_and(|terminal| terminal.take_back(group));
     }
 
     /// Keeps the shim's deadlines in step with the lease, and kills the shim if it has missed one. Returns after how
@@ -301,7 +302,8 @@ impl<'a> Supervisor<'a> {
             self.resume();
             return;
         }
-        let had = self.terminal.as_mut().is_some_and(Terminal::take_back);
+        let group = self.job.group();
+        let had = self.terminal.as_mut().is_some_and(|terminal| terminal.take_back(group));
         let job_control = had || self.told_to_stop || (self.terminal.is_some() && signal != Signal::SIGSTOP);
         // Without job control the command was paused on purpose, and no shell would continue fairlock: it keeps the
         // lease.

@@ -14,6 +14,7 @@ use super::protocol::{self, Order, Report};
 use super::rest::Rest;
 use crate::exit::say;
 use crate::process::table::{self, Process};
+use crate::process::terminal::Terminal;
 use crate::process::{descendants, signals};
 
 /// The interval of looks at the command's descendants once they are killed.
@@ -58,6 +59,7 @@ pub(super) struct Guard {
     told: Option<bool>,
     /// What to give back if fairlock dies.
     leases: String,
+    terminal: Option<Terminal>,
     fairlock_is_gone: bool,
     /// Nothing is left of the command that the lease protects.
     all_gone: bool,
@@ -83,6 +85,7 @@ impl Guard {
         kill_after: Duration,
         (term_at, kill_at): (Time, Time),
         leases: String,
+        terminal: Option<Terminal>,
     ) -> Self {
         Self {
             socket,
@@ -99,6 +102,7 @@ impl Guard {
             complained: false,
             told: None,
             leases,
+            terminal,
             fairlock_is_gone: false,
             all_gone: true,
         }
@@ -286,8 +290,9 @@ impl Guard {
         descendants::collect_adopted();
     }
 
-    /// fairlock kills the shim once it has heard the last message. If fairlock dies instead, the shim gives the leases
-    /// back, unless a process of the command lives on.
+    /// fairlock kills the shim once it has heard the last message. If fairlock dies instead, the shim does what
+    /// fairlock would do: it takes the terminal back, and gives the leases back, unless a process of the command lives
+    /// on.
     pub(super) fn await_end_of_fairlock(mut self, inbox: &Receiver<Event>) {
         while !self.fairlock_is_gone {
             match inbox.recv() {
@@ -295,6 +300,11 @@ impl Guard {
                 Ok(_) => {}
                 Err(_) => return,
             }
+        }
+        if let Some(terminal) = &mut self.terminal
+            && terminal.take_back(rustix::process::Pid::from_raw(self.pid.as_raw()))
+        {
+            terminal.restore_modes();
         }
         if self.all_gone {
             give_back::give_back(&self.leases, self.kill_at);

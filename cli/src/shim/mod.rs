@@ -46,6 +46,7 @@ use nix::unistd::Pid;
 
 use crate::exit::{OWN_FAILURE, say};
 use crate::process::alarm::Alarm;
+use crate::process::terminal::Terminal;
 use crate::process::{descendants, signals, this_binary};
 use crate::stderr;
 use guard::{Event, Guard};
@@ -97,6 +98,7 @@ fn guard_command(mut arguments: impl Iterator<Item = OsString>) -> std::io::Resu
             return Ok(());
         }
     };
+    let terminal = Terminal::of_parent();
     let mut command = this_binary();
     command.arg(stage::COMMAND_WORD).arg(std::process::id().to_string()).args(arguments);
     // The main thread spawns it and lives as long as the shim: the kernel ties the command's life to this thread.
@@ -111,7 +113,7 @@ fn guard_command(mut arguments: impl Iterator<Item = OsString>) -> std::io::Resu
     drop(command);
     protocol::send(&socket, Report::Started { pid });
 
-    let mut guard = Guard::new(socket, Pid::from_raw(pid), kill_after, (term_at, kill_at), leases);
+    let mut guard = Guard::new(socket, Pid::from_raw(pid), kill_after, (term_at, kill_at), leases, terminal);
     loop {
         alarm.set(guard.next_look())?;
         // The alarm's thread holds a sender for ever, so there is always one.

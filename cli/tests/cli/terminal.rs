@@ -214,6 +214,38 @@ fn the_modes_of_a_killed_command_are_undone() {
     assert_eq!(terminal.expect("PROMPT> ").trim(), before.trim());
 }
 
+/// In one job, where no shell takes the terminal back or restores its modes.
+#[test]
+fn the_terminal_is_restored_when_fairlock_is_killed() {
+    let (_redis, mut terminal) = open();
+    let before = terminal.command("stty -g");
+    let wait = format!("until [ \"$(stty -g)\" = {} ]; do sleep 0.02; done; echo restored", before.trim());
+    let command = terminal.enter_for(
+        "pid ",
+        &format!(
+            "bash -c '$F run x -- sh -c \"stty raw; echo pid \\$\\$; exec sleep 1000\"; {wait}; \
+             read word; echo \"<$word>\"'"
+        ),
+    );
+    signal(parent(parent(command)), Signal::KILL);
+    terminal.expect("restored");
+    terminal.enter_and_expect("typed", "<typed>");
+}
+
+/// As a debugger stops it. The shell takes the terminal, and does not know that fairlock goes on.
+#[test]
+fn a_fairlock_that_was_stopped_alone_does_not_take_the_terminal_from_the_shell() {
+    let (_redis, mut terminal) = open();
+    let command = terminal.enter_for("pid ", "$F run x -- sh -c 'echo pid $$; exec sleep 1000'");
+    let fairlock = parent(parent(command));
+    signal(fairlock, Signal::STOP);
+    terminal.expect("PROMPT> ");
+    signal(fairlock, Signal::CONT);
+    signal(command, Signal::KILL);
+    await_death(fairlock);
+    assert_eq!(terminal.enter_for("answer ", "echo answer 42"), 42);
+}
+
 #[test]
 fn a_hang_up_ends_the_command() {
     let (_redis, mut terminal) = open();
