@@ -28,6 +28,8 @@ pub(crate) struct News {
     has_spoken: bool,
     /// All names, for messages.
     names: String,
+    /// What was advised.
+    advice: Option<&'static str>,
     journal: Option<Journal>,
     systemd: Option<Systemd>,
     log: Log,
@@ -57,6 +59,7 @@ impl News {
             verbose: wait.verbose,
             has_spoken: false,
             names: printable(&names.join(", ")),
+            advice: None,
             journal: wait.events.as_ref().map(|to| Journal::open(to)).transpose()?,
             systemd: Systemd::of_this_process(),
             log: Log::default(),
@@ -82,6 +85,19 @@ impl News {
             progress::erase();
             say(message);
         }
+    }
+
+    /// Advice, which is given once.
+    pub(crate) fn advise(&mut self, tip: &'static str) {
+        if !self.quiet && self.advice.replace(tip) != Some(tip) {
+            self.mention(format_args!("tip: {tip}"));
+        }
+    }
+
+    /// The failure without advice that was given before.
+    pub(crate) fn not_twice(&self, failure: Failure) -> Failure {
+        let tip = failure.tip.filter(|tip| self.advice != Some(tip.as_str()));
+        Failure { tip, ..failure }
     }
 
     fn write(&mut self, event: &str, name: &str, fields: serde_json::Value) {

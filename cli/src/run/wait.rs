@@ -131,7 +131,7 @@ async fn wait(
     }
     let mut waiting = match queue(enqueue, lock, request.tip, news).await {
         Ok(waiting) => waiting,
-        Err(error) => return Err(request.not_granted(lock, &error).await),
+        Err(error) => return Err(news.not_twice(request.not_granted(lock, &error).await)),
     };
     places.add(lock.name(), id_of(&waiting));
     match (&mut waiting).now_or_never() {
@@ -173,7 +173,7 @@ async fn queue(
         if let Some(trouble) = trouble {
             news.mention(format_args!("{trouble}; trying again"));
             if let (Some(tip), None) = (tip, &said) {
-                news.mention(format_args!("tip: {tip}"));
+                news.advise(tip);
             }
             said = Some(trouble);
         }

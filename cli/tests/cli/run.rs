@@ -248,3 +248,17 @@ fn a_caller_that_ignores_sigchld_still_gets_the_exit_code() {
     let finished = Process::spawn(&mut caller).finish();
     assert_eq!(finished.code, 9, "{finished:?}");
 }
+
+#[test]
+fn the_advice_to_name_a_server_is_given_once() {
+    if std::net::TcpStream::connect("127.0.0.1:6379").is_ok() {
+        testkit::say("SKIPPED: there is a server at the default address");
+        return;
+    }
+    for quiet in [&["-q"][..], &[]] {
+        let mut run = fairlock();
+        let ended = Process::spawn(run.args(["run", "x", "-w", "3"]).args(quiet).args(["--", "true"])).finish();
+        assert_eq!(ended.code, 125, "{ended:?}");
+        assert_eq!(ended.stderr.matches("tip: this address is the default").count(), 1, "{ended:?}");
+    }
+}
