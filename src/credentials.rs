@@ -45,7 +45,7 @@ impl Credentials {
 
     /// When the next ones have to be asked for, if these were given at this time.
     pub(crate) fn renewed_at(&self, given: Time) -> Option<Time> {
-        Some(given + (self.lifetime? * 4 / 5).max(LOGIN_PAUSE))
+        Some(given + (self.lifetime? / 5 * 4).max(LOGIN_PAUSE))
     }
 }
 
@@ -154,6 +154,19 @@ mod tests {
     use super::*;
 
     const LONG: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn a_login_of_any_lifetime_has_a_time_at_which_it_is_renewed() {
+        let given = Time::now();
+        let renewed_after = |lifetime| {
+            let renewed_at = Credentials::new("u", "p").expires_in(lifetime).renewed_at(given);
+            renewed_at.unwrap().since(given)
+        };
+        assert_eq!(renewed_after(Duration::from_secs(900)), Duration::from_secs(720));
+        assert_eq!(renewed_after(Duration::ZERO), LOGIN_PAUSE);
+        assert_eq!(renewed_after(Duration::MAX), Time(u64::MAX).since(given));
+        assert_eq!(Credentials::new("u", "p").renewed_at(given), None);
+    }
 
     #[test]
     fn a_program_that_does_not_answer_is_not_asked_again_until_it_does() {

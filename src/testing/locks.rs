@@ -7,8 +7,8 @@ use super::model::{Answer, Entry, Lock, Message, Request, client_of};
 
 /// How many dead waiters one request looks at, as in `lua/lib/plan.lua`.
 const BATCH: usize = 100;
-/// The longest step of the clock, in µs: 71 years. Numbers stay below 2^53.
-const LONGEST_STEP: u64 = 1 << 51;
+/// The latest time to which the clock is set, in µs: the year 2112. What follows it stays below 2^53.
+const LATEST: u64 = 1 << 52;
 
 pub(super) struct Locks {
     /// By their first keys.
@@ -62,7 +62,7 @@ impl Locks {
     /// Moves the clock, as if all clients that are connected had sent their heartbeats meanwhile, and no holder a
     /// renewal.
     pub(super) fn advance(&mut self, by: Duration, hears: impl Fn(&str) -> bool) -> Vec<Message> {
-        let by = u64::try_from(by.as_micros()).unwrap_or(u64::MAX).min(LONGEST_STEP);
+        let by = u64::try_from(by.as_micros()).unwrap_or(u64::MAX).min(LATEST.saturating_sub(self.time()));
         self.since += by;
         for Lock { sessions, entries, state, .. } in self.locks.values_mut() {
             // The last of these heartbeats came just now, so there was no silence.

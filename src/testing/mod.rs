@@ -161,8 +161,8 @@ impl LockService {
         })
     }
 
-    /// Sets the clock of the service forward, by 71 years at the most, as if all clients that are connected had sent
-    /// their heartbeats meanwhile and no holder a renewal. Leases that would end in this time end at once, and so do
+    /// Sets the clock of the service forward, to the year 2112 at the most, as if all clients that are connected had
+    /// sent their heartbeats meanwhile and no holder a renewal. Leases that would end in this time end at once, and so do
     /// recoveries. The next waiters are granted their locks. Waiters whose processes are gone lose their places.
     ///
     /// So this is what a test needs for a *holder that has died*, or is cut off: it need not die.

@@ -94,6 +94,26 @@ async fn leases_and_places_outlive_passwords() {
     soon(soon(behind).await.unwrap().release()).await.unwrap();
 }
 
+/// How one writes "for ever".
+#[tokio::test]
+async fn a_password_may_be_good_for_the_longest_time() {
+    let rotating = Rotating::start();
+    let client = soon(rotating.client(Duration::MAX).connect()).await.unwrap();
+    soon(client.lock("first").unwrap().acquire()).await.unwrap().check().unwrap();
+
+    let (asked, asks) = (Arc::new(AtomicU32::new(0)), rotating.server.admin_url());
+    let count = asked.clone();
+    let later = Client::builder().url(&asks).login_with(move || {
+        let lifetime = if count.fetch_add(1, Ordering::SeqCst) == 0 { Duration::from_secs(1) } else { Duration::MAX };
+        Ok::<_, Fault>(Credentials::new("app", "password-0").expires_in(lifetime))
+    });
+    let client = soon(later.connect()).await.unwrap();
+    let guard = soon(client.lock("second").unwrap().acquire()).await.unwrap();
+    eventually_async("it logs in anew", SOON, async || rotating.logins() > 0).await;
+    soon(guard.renew()).await.unwrap();
+    assert_eq!(asked.load(Ordering::SeqCst), 2);
+}
+
 /// As a service does with a login that was not renewed in time.
 #[tokio::test]
 async fn a_connection_that_is_cut_logs_in_with_the_current_password() {

@@ -137,6 +137,20 @@ async fn the_clock_ends_a_lease_for_which_nobody_waits() {
 }
 
 #[tokio::test]
+async fn the_clock_stands_at_its_latest_time_when_it_is_set_beyond() {
+    let service = LockService::start().unwrap();
+    let lock = service.client().await.unwrap().lock_with("lock", quiet()).unwrap();
+    let mut last = 0;
+    for _ in 0..10 {
+        service.advance(Duration::MAX);
+        let guard = soon(lock.acquire()).await.unwrap();
+        assert!(guard.token() > last);
+        last = guard.token();
+        guard.release().await.unwrap();
+    }
+}
+
+#[tokio::test]
 async fn the_clock_takes_the_places_of_processes_that_died() {
     let place = Place::service();
     let Place::Service(service) = &place else { unreachable!() };
