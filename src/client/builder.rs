@@ -184,8 +184,9 @@ impl ClientBuilder {
 
     /// The same with what this gives, for passwords that live for minutes: the tokens of AWS IAM, Entra or Google IAM.
     /// It is asked at each login, and again when four fifths of the life of its last answer are over: the client then
-    /// logs in anew on the connections that it has, and its leases and places are kept. While there is an error it is
-    /// asked once a second.
+    /// logs in anew on the connections that it has, and its leases and places are kept. While this fails, or the server
+    /// denies what it gives, it is asked once a second, and the login that there is goes on. Where there is no connection
+    /// it is asked at each attempt to connect.
     ///
     /// It may block, for at most 5 seconds: then the login is given up. It is called on a thread of its own, never
     /// twice at a time, and a panic counts as an error. It must not use this client.

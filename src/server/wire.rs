@@ -21,7 +21,7 @@ use super::refusals::{Meaning, meaning, refusal};
 use super::resp::{Command, Value, put};
 use super::stream::{Broken, Stream};
 use crate::clock::Time;
-use crate::credentials::Credentials;
+use crate::credentials::{Credentials, LOGIN_PAUSE};
 use crate::memory::GiveBack as _;
 use crate::protocol::{self, LockKeys, Misfit, Push, Refusal, SCRIPTS, Value as _};
 
@@ -80,7 +80,8 @@ impl Wire {
         Self { stream, pairing: Pairing::new(digests), login_due }
     }
 
-    /// Logs in anew, after the requests that are queued. If the server denies that, the connection is broken.
+    /// Logs in anew, after the requests that are queued. If the server denies that, the old login goes on, and the next
+    /// one is due soon.
     pub(crate) fn log_in(&mut self, credentials: &Credentials) {
         put(&mut self.stream.out, &["AUTH", &credentials.user, &credentials.password]);
         self.pairing.awaited.push_back(Awaited::Login);
@@ -144,6 +145,9 @@ impl Wire {
                 said.push(word);
             }
         }
+        if std::mem::take(&mut self.pairing.login_denied) {
+            self.login_due = Some(Time::now() + LOGIN_PAUSE);
+        }
         Ok(())
     }
 }
@@ -152,6 +156,8 @@ impl Wire {
 pub(super) struct Pairing {
     awaited: VecDeque<Awaited>,
     digests: Arc<[String]>,
+    /// The server has denied a new login.
+    login_denied: bool,
 }
 
 #[allow(clippy::large_enum_variant)] // The large one is the usual one.
@@ -186,7 +192,7 @@ pub(super) struct Request {
 
 impl Pairing {
     pub(super) fn new(digests: Arc<[String]>) -> Self {
-        Self { awaited: VecDeque::new(), digests }
+        Self { awaited: VecDeque::new(), digests, login_denied: false }
     }
 
     pub(super) fn subscription(&mut self, channel: &Arc<str>) {
@@ -260,7 +266,11 @@ impl Pairing {
             (Awaited::Asking, Some(_)) => None,
             (Awaited::Asking | Awaited::Login, None) if value.bytes() == Some(b"OK") => None,
             (Awaited::Asking | Awaited::Login, None) => return Err(out_of_step(value)),
-            (Awaited::Login, Some(error)) => return Err(format!("the server denies the new login: {error}")),
+            // It keeps the old one, and says when that is over.
+            (Awaited::Login, Some(_)) => {
+                self.login_denied = true;
+                None
+            }
             (Awaited::Request { of, request, by_text: false }, Some(error)) if error.starts_with("NOSCRIPT") => {
                 self.request(of, request, true, out);
                 None

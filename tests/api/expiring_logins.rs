@@ -128,17 +128,30 @@ async fn a_connection_that_is_cut_logs_in_with_the_current_password() {
     guard.check().unwrap();
 }
 
-/// The server denies what the program gives: the client takes that for the end of the connection, and asks again.
+/// A token that was signed by a clock that is ahead, or a password that the program has before the server: the login
+/// that there is goes on meanwhile.
 #[tokio::test]
-async fn a_new_login_that_is_denied_is_asked_for_again() {
+async fn a_new_login_that_is_denied_costs_neither_the_connection_nor_a_lease() {
     let rotating = Rotating::start();
     let client = soon(rotating.client(Duration::from_secs(2)).connect()).await.unwrap();
-    let lock = client.lock("lock").unwrap();
-    let guard = lock.acquire().await.unwrap();
-    rotating.rule("resetpass");
-    eventually("it was denied", SOON, || rotating.has_denied());
-    rotating.next();
-    soon(guard.renew()).await.unwrap();
+    let guard = soon(client.lock("lock").unwrap().acquire()).await.unwrap();
+    let another = client.lock("another").unwrap();
+    let connections = rotating.server.connections();
+    rotating.current.store(7, Ordering::SeqCst);
+    let before = rotating.logins();
+    eventually_async("it is denied again and again", SOON, async || {
+        soon(soon(another.acquire()).await.unwrap().release()).await.unwrap();
+        rotating.logins() >= before + 4
+    })
+    .await;
+    assert!(rotating.has_denied());
+
+    rotating.rule(">password-7");
+    let () = cmd("ACL").arg(&["LOG", "RESET"]).query(&mut rotating.server.raw()).unwrap();
+    let before = rotating.logins();
+    eventually_async("it logs in anew", SOON, async || rotating.logins() >= before + 2).await;
+    assert!(!rotating.has_denied());
+    assert_eq!(rotating.server.connections(), connections);
     guard.check().unwrap();
 }
 
