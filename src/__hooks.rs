@@ -13,6 +13,12 @@ pub mod model {
     pub use crate::testing::model::*;
 }
 
+/// From now on each thread of this process does this at each spot where a test may hold it (`spots.rs`), named by what
+/// the thread is making there, or by the type of what its mutex guards.
+pub fn at_spots(act: impl Fn(&str) + Send + Sync + 'static) {
+    crate::spots::at_spots(act);
+}
+
 /// Polls a future as [`Operation::blocking`](crate::Operation::blocking) does.
 pub fn block_on<F: Future>(future: F) -> F::Output {
     crate::blocking::block_on(future)

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::fork::{Process, UnlessForked};
+use crate::fork::{OfProcess, Process, UnlessForked};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::sync::{Notify, OwnedNotified};
 
@@ -31,7 +31,8 @@ use crate::sync::{Notify, OwnedNotified};
 #[derive(Debug, Clone, Default)]
 pub struct CancellationToken {
     cancelled: Arc<AtomicBool>,
-    changed: Arc<Notify>,
+    /// Whom `cancel` wakes.
+    changed: Arc<OfProcess<Arc<Notify>>>,
 }
 
 impl CancellationToken {
@@ -44,7 +45,7 @@ impl CancellationToken {
     /// [`AcquireError::Cancelled`](crate::error::AcquireError::Cancelled). Final.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Release);
-        self.changed.notify_waiters();
+        self.changed.get().notify_waiters();
     }
 
     /// Whether [`cancel`](Self::cancel) was called.
@@ -55,7 +56,7 @@ impl CancellationToken {
     /// `process`: that of the acquire.
     pub(crate) fn watch(&self, process: &Process) -> Cancelled {
         // From here on no call of `cancel` is missed.
-        let changed = UnlessForked::new(process, self.changed.clone().notified_owned());
+        let changed = UnlessForked::new(process, self.changed.get().clone().notified_owned());
         Cancelled { changed, cancellation: self.clone() }
     }
 }

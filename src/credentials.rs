@@ -7,6 +7,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::clock::Time;
+use crate::fork::OfProcess;
 use crate::mutex::lock;
 use crate::thread;
 
@@ -88,6 +89,11 @@ pub(crate) struct Source(Arc<Inner>);
 
 struct Inner {
     ask: Box<Ask>,
+    asking: OfProcess<Asking>,
+}
+
+#[derive(Default)]
+struct Asking {
     state: Mutex<State>,
     answered: Condvar,
 }
@@ -102,7 +108,7 @@ struct State {
 
 impl Source {
     pub(crate) fn new(ask: impl Fn() -> Result<Credentials, String> + Send + Sync + 'static) -> Self {
-        Self(Arc::new(Inner { ask: Box::new(ask), state: Mutex::default(), answered: Condvar::new() }))
+        Self(Arc::new(Inner { ask: Box::new(ask), asking: OfProcess::default() }))
     }
 
     /// A password in a file, which may change.
@@ -116,7 +122,8 @@ impl Source {
     /// Asks, and waits until the deadline at the latest. Code of the program may never return: it has a thread of its
     /// own, and is not asked again before it has answered. Whoever asks meanwhile gets the same answer.
     pub(crate) fn ask(&self, deadline: Time) -> Answer {
-        let mut state = lock(&self.0.state);
+        let Asking { state, answered } = self.0.asking.get();
+        let mut state = lock(state);
         let before = state.answers;
         if !state.asked {
             let inner = self.0.clone();
@@ -126,8 +133,7 @@ impl Source {
         }
         let left = deadline.since(Time::now());
         let is_open = |state: &mut State| state.answers == before;
-        let (state, _) =
-            self.0.answered.wait_timeout_while(state, left, is_open).unwrap_or_else(PoisonError::into_inner);
+        let (state, _) = answered.wait_timeout_while(state, left, is_open).unwrap_or_else(PoisonError::into_inner);
         match &state.last {
             Some(answer) if state.answers > before => answer.clone(),
             _ => Err("the program was asked for its login and has not answered".into()),
@@ -139,9 +145,10 @@ impl Inner {
     fn answer(&self) {
         let answer = catch_unwind(AssertUnwindSafe(&self.ask)).map_err(|_| "the program panicked".to_owned());
         let answer = answer.and_then(|answer| answer).map_err(Arc::from);
-        let mut state = lock(&self.state);
+        let Asking { state, answered } = self.asking.get();
+        let mut state = lock(state);
         (state.asked, state.answers, state.last) = (false, state.answers + 1, Some(answer));
-        self.answered.notify_all();
+        answered.notify_all();
     }
 }
 

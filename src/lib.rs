@@ -49,6 +49,7 @@ mod protocol;
 mod run;
 mod server;
 mod share;
+mod spots;
 mod sync;
 mod term;
 #[cfg(any(test, feature = "testing"))]

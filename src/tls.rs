@@ -8,6 +8,8 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
+use crate::spots::reach;
+
 /// Which authorities to trust, and which certificate to show, on encrypted connections.
 ///
 /// By default the server's certificate must be one that this machine trusts. Files, and the authorities of the machine,
@@ -97,6 +99,7 @@ impl Tls {
 
     /// The client's side of an encrypted connection to this host. The cryptography is chosen for it alone.
     pub(crate) fn begin(&self, host: &str) -> Result<ClientConnection, String> {
+        reach("TLS");
         let mut roots = RootCertStore::empty();
         match &self.ca {
             Some(pem) => roots.add_parsable_certificates(pem.certificates()?),

@@ -146,7 +146,7 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
     let wakers = Wakers::of_this_process().map_err(thread_error)?;
     let (notifier, poller) = poller().map_err(thread_error)?;
     let (messages, inbox) = inbox(notifier);
-    let process = Process::this().map_err(thread_error)?;
+    let process = Process::this();
     let end = Arc::new(End::default());
     let (client, prefix) = (start.client.clone(), start.prefix.clone());
     let thread = {

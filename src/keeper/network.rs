@@ -14,6 +14,7 @@ use crate::clock::Time;
 use crate::credentials::{Answer, LOGIN_PAUSE};
 use crate::error::ConnectError;
 use crate::server::{Endpoint, Facts, Node, Said, Target, Wire};
+use crate::spots::reach;
 use crate::thread;
 
 /// While so many requests are unanswered on a connection, others wait (`machine/unsent.rs`). Enough to keep a server
@@ -215,6 +216,7 @@ fn spawn(
     work: impl FnOnce() -> Result<Finished, ConnectError> + Send + 'static,
 ) -> io::Result<()> {
     thread::spawn("fairlock-connect", move || {
+        reach("a connection");
         let outcome = work();
         // The keeper may have ended.
         let _ = outbox.send(Message::SetUp(SetUp { line, outcome }));

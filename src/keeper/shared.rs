@@ -228,7 +228,7 @@ mod tests {
         let spec = LockOptions::new().of(LockKeys::new("fairlock", "x")).unwrap();
         let (token, ticket) = (Token::new(7).unwrap(), Ticket::new(6).unwrap());
         let (client, label, owner) = (ClientId::new("client").unwrap(), "".into(), "".into());
-        let origin = Origin { client, process: Process::this().unwrap(), label, owner, called: Time::now() };
+        let origin = Origin { client, process: Process::this(), label, owner, called: Time::now() };
         Arc::new(Shared::new(spec, Id(1), token, ticket, origin, deadline, Wakers::of_this_process().unwrap()))
     }
 

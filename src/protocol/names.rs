@@ -2,6 +2,8 @@
 
 use std::sync::Mutex;
 
+use crate::mutex::try_lock;
+
 /// How many secrets are drawn from the system at once.
 const DRAWN: usize = 64;
 
@@ -19,7 +21,7 @@ pub(crate) struct Names(Mutex<Vec<u128>>);
 impl Names {
     pub(crate) fn next(&self) -> String {
         // A caller that loses its processor here must not hold up others.
-        let Ok(mut drawn) = self.0.try_lock() else { return random_name() };
+        let Some(mut drawn) = try_lock(&self.0) else { return random_name() };
         if drawn.is_empty() {
             drawn.extend(random::<DRAWN>());
         }

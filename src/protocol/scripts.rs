@@ -1,6 +1,6 @@
 //! The scripts. A contract test holds header, body and request together.
 
-use std::sync::LazyLock;
+use crate::fork::Lazy;
 
 use super::request::Verb;
 
@@ -24,11 +24,11 @@ pub(super) const FILES: [(&str, &str); 30] = files![
 ];
 
 /// The scripts in the order of [`Verb::ALL`].
-pub(crate) static SCRIPTS: LazyLock<[Source; Verb::ALL.len()]> =
-    LazyLock::new(|| Verb::ALL.map(|verb| source(verb.file(), &assemble(verb.file(), &|_, text| text.to_owned()))));
+pub(crate) static SCRIPTS: Lazy<[Source; Verb::ALL.len()]> =
+    Lazy::new(|| Verb::ALL.map(|verb| source(verb.file(), &assemble(verb.file(), &|_, text| text.to_owned()))));
 
 /// What a client asks for its user's rights while it connects. It is no verb: no lock is named.
-pub(crate) static RIGHTS: LazyLock<Source> = LazyLock::new(|| source("rights", include_str!("../../lua/rights.lua")));
+pub(crate) static RIGHTS: Lazy<Source> = Lazy::new(|| source("rights", include_str!("../../lua/rights.lua")));
 
 /// A script without what only people read.
 fn source(name: &'static str, text: &str) -> Source {

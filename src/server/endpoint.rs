@@ -2,12 +2,13 @@
 
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 #[cfg(feature = "redis-1")]
 use crate::credentials::Credentials;
 use crate::credentials::Login;
 use crate::error::ConnectError;
+use crate::fork::Lazy;
 use crate::protocol::{RIGHTS, SCRIPTS, Source};
 
 /// One of several servers, as the others name it.
@@ -133,8 +134,8 @@ impl fmt::Display for Endpoint {
 /// The digests of the verbs' scripts, then that of [`RIGHTS`]. Made once: the scripts are long, and some targets have
 /// many servers.
 pub(crate) fn digests() -> Arc<[String]> {
-    static DIGESTS: OnceLock<Arc<[String]>> = OnceLock::new();
-    DIGESTS.get_or_init(|| SCRIPTS.iter().chain([&*RIGHTS]).map(digest).collect()).clone()
+    static DIGESTS: Lazy<Arc<[String]>> = Lazy::new(|| SCRIPTS.iter().chain([&*RIGHTS]).map(digest).collect());
+    DIGESTS.clone()
 }
 
 /// The digest by which servers know a script.

@@ -19,13 +19,12 @@ const NO_SIGNAL: SendFlags = SendFlags::empty();
 
 pub(super) struct OwnSocket {
     socket: Socket,
-    /// None if forks cannot be noticed.
-    process: Option<Process>,
+    process: Process,
 }
 
 impl OwnSocket {
     pub(super) fn new(socket: Socket) -> Self {
-        Self { socket, process: Process::this().ok() }
+        Self { socket, process: Process::this() }
     }
 }
 
@@ -58,7 +57,7 @@ impl Write for OwnSocket {
 impl Drop for OwnSocket {
     fn drop(&mut self) {
         // The connection of a parent process goes on.
-        if self.process.as_ref().is_some_and(|process| !process.is_forked()) {
+        if !self.process.is_forked() {
             // It fails if the other side has ended the connection.
             let _ = self.socket.shutdown(Shutdown::Both);
         }

@@ -17,6 +17,8 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 use super::endpoint::Address;
 use crate::clock::Time;
+use crate::fork::{Lazy, OfProcess};
+use crate::spots::reach;
 use crate::thread;
 
 /// How long an address may be silent before the next one is tried as well.
@@ -83,24 +85,26 @@ pub(super) fn await_any<'a, F: AsFd + 'a>(
 }
 
 fn look_up(host: &str, port: u16, deadline: Time) -> io::Result<Vec<SocketAddr>> {
-    static UNDER_WAY: AtomicUsize = AtomicUsize::new(0);
+    static UNDER_WAY: Lazy<OfProcess<AtomicUsize>> = Lazy::new(OfProcess::default);
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![(address, port).into()]);
     }
-    if UNDER_WAY.fetch_add(1, Ordering::Relaxed) >= MOST_LOOKUPS {
-        UNDER_WAY.fetch_sub(1, Ordering::Relaxed);
+    let under_way = UNDER_WAY.get();
+    if under_way.fetch_add(1, Ordering::Relaxed) >= MOST_LOOKUPS {
+        under_way.fetch_sub(1, Ordering::Relaxed);
         return Err(io::Error::other("names are not looked up at the moment: earlier look-ups have no answer"));
     }
     let (found, finding) = mpsc::channel();
     let host = host.to_owned();
     let lookup = move || {
+        reach("a look-up");
         let addresses = (host.as_str(), port).to_socket_addrs().map(|addresses| addresses.collect::<Vec<_>>());
-        UNDER_WAY.fetch_sub(1, Ordering::Relaxed);
+        under_way.fetch_sub(1, Ordering::Relaxed);
         // The caller may have stopped waiting.
         let _ = found.send(addresses);
     };
     if let Err(error) = thread::spawn("fairlock-lookup", lookup) {
-        UNDER_WAY.fetch_sub(1, Ordering::Relaxed);
+        under_way.fetch_sub(1, Ordering::Relaxed);
         return Err(error);
     }
     finding.recv_timeout(deadline.since(Time::now())).unwrap_or_else(|_| Err(silence()))

@@ -101,7 +101,7 @@ impl LockService {
     /// # Errors
     /// The system's, if it has no port, no descriptor or no thread left.
     pub fn start() -> io::Result<Self> {
-        let process = Process::this()?;
+        let process = Process::this();
         let listener = TcpListener::bind("127.0.0.1:0")?;
         listener.set_nonblocking(true)?;
         let url = format!("redis://{}/", listener.local_addr()?);

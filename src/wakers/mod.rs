@@ -129,7 +129,7 @@ enum Watch {
 impl Wakers {
     fn start() -> std::io::Result<Arc<Self>> {
         let threads = Threads { state: Mutex::default(), due: Condvar::new(), behind: Condvar::new() };
-        let wakers = Self { process: Process::this()?, threads: Arc::new(threads) };
+        let wakers = Self { process: Process::this(), threads: Arc::new(threads) };
         wakers.threads.spawn(|threads| threads.call_in_turn(0))?;
         Ok(Arc::new(wakers))
     }

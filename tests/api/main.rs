@@ -14,6 +14,7 @@ mod cancellation;
 mod cleanup;
 mod connect_errors;
 mod expiring_logins;
+mod forks;
 mod history;
 mod in_process;
 mod leases;

@@ -106,7 +106,7 @@ fn forked(url: &str, client: Client, lock: Lock, guards: [Guard; 3], waiting: [W
 }
 
 /// Waits for the end of a forked process, and kills it if it does not end.
-fn ends_well(pid: i32) -> bool {
+pub(crate) fn ends_well(pid: i32) -> bool {
     let started = Instant::now();
     loop {
         match fork::waitpid_nohang(pid).unwrap() {
@@ -169,7 +169,7 @@ fn fork_as(role: &str) {
     keys_left(&server);
 }
 
-/// At each fork the other thread may have a mutex that is taken for the futures and keys of both.
+/// At each fork other threads may have a mutex that is taken for the futures and keys of both.
 fn fork_while_a_thread_awaits(url: &str) {
     let client = block_on(Client::connect(url)).unwrap();
     let lock = client.lock("a").unwrap();
@@ -185,8 +185,12 @@ fn fork_while_a_thread_awaits(url: &str) {
         threads.spawn(|| {
             while forks_on.load(Ordering::Relaxed) {
                 assert!(held.ended().now_or_never().is_none());
-                cancellation.cancel();
                 assert!(keys.is_held("k"));
+            }
+        });
+        threads.spawn(|| {
+            while forks_on.load(Ordering::Relaxed) {
+                cancellation.cancel();
             }
         });
         let end_well = (0..100).all(|_| {
@@ -195,6 +199,8 @@ fn fork_while_a_thread_awaits(url: &str) {
             match fork::fork().unwrap() {
                 fork::Fork::Child => {
                     drop((polled, waiting.take(), key.take()));
+                    // The tasks of the parent are not woken here.
+                    cancellation.cancel();
                     let outcome = keys.release("k").blocking();
                     assert!(matches!(outcome, Err(ReleaseError::Fault(Fault::Forked))) && keys.kept() == 0);
                     std::process::exit(0);

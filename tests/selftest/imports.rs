@@ -72,6 +72,23 @@ fn one_file_of_the_library_starts_threads() {
     assert_eq!(with.map(|(file, _)| &file[..]).collect::<Vec<_>>(), ["thread"]);
 }
 
+/// A forked process would wait for ever for a thread that makes such a value in its parent.
+#[test]
+fn nothing_in_the_library_can_be_half_made_at_a_fork() {
+    let mut files = BTreeMap::new();
+    read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"), "", &mut files);
+    let is_code = |line: &&str| !line.trim_start().starts_with("//");
+    let waits = |text: &str| {
+        let waits =
+            |line: &str| ["OnceLock", "LazyLock", "sync::Once", "Once::new"].iter().any(|how| line.contains(how));
+        text.lines().filter(is_code).any(waits)
+    };
+    let is_test = |file: &str| file.split("::").any(|module| module == "tests");
+    let with = files.iter().filter(|(file, text)| !is_test(file) && waits(text));
+    // A forked process sets no reason for a loss, and looking at it waits for nobody.
+    assert_eq!(with.map(|(file, _)| &file[..]).collect::<Vec<_>>(), ["keeper::course", "sync"]);
+}
+
 #[test]
 fn a_circle_is_found() {
     let circles_of = |arrows: &[(&str, &str)]| {

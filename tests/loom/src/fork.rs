@@ -18,3 +18,13 @@ impl<F: Future<Output = ()>> UnlessForked<F> {
         self.0.as_mut().poll(context)
     }
 }
+
+/// The value of the one process.
+#[derive(Debug, Default)]
+pub(crate) struct OfProcess<T>(T);
+
+impl<T> OfProcess<T> {
+    pub(crate) fn get(&self) -> &T {
+        &self.0
+    }
+}
