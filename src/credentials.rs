@@ -1,7 +1,6 @@
 //! Logins of which the program is asked, because a password may be good for some minutes only.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,7 +8,7 @@ use std::time::Duration;
 use crate::clock::Time;
 use crate::fork::OfProcess;
 use crate::mutex::lock;
-use crate::thread;
+use crate::thread::{self, caught};
 
 /// A user and a password, as [`ClientBuilder::login_with`](crate::ClientBuilder::login_with) takes them from its
 /// callback.
@@ -143,7 +142,7 @@ impl Source {
 
 impl Inner {
     fn answer(&self) {
-        let answer = catch_unwind(AssertUnwindSafe(&self.ask)).map_err(|_| "the program panicked".to_owned());
+        let answer = caught(&self.ask).map_err(|text| format!("the program panicked: {text}"));
         let answer = answer.and_then(|answer| answer).map_err(Arc::from);
         let Asking { state, answered } = self.asking.get();
         let mut state = lock(state);
@@ -197,11 +196,29 @@ mod tests {
         assert!(asked.load(Ordering::SeqCst) <= 3);
     }
 
+    /// It panics once more when it is dropped.
+    struct Bomb;
+
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("seen in tests");
+        }
+    }
+
+    #[test]
+    fn a_program_is_asked_again_whatever_it_panics_with() {
+        let source = Source::new(|| std::panic::panic_any(Bomb));
+        for _ in 0..2 {
+            let error = source.ask(Time::now() + Duration::from_secs(5)).unwrap_err();
+            assert_eq!(&*error, "the program panicked: without a text");
+        }
+    }
+
     #[test]
     fn a_program_that_panics_or_refuses_is_told_apart_from_one_that_hangs() {
         let ask = |source: Source| source.ask(Time::now() + LONG).unwrap_err();
         assert_eq!(&*ask(Source::new(|| Err("no token".to_owned()))), "no token");
-        assert_eq!(&*ask(Source::new(|| panic!("seen in tests"))), "the program panicked");
+        assert_eq!(&*ask(Source::new(|| panic!("seen in tests"))), "the program panicked: seen in tests");
         assert!(
             ask(Source::of_file("u".into(), "/nonexistent/password".into())).starts_with("/nonexistent/password: ")
         );

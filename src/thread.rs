@@ -1,8 +1,11 @@
 //! The threads of the library. They block signals, so the handlers of the program run on the program's own threads. On
 //! the keeper, a handler would hold up renewals (I12 of `docs/guarantees.md`). And a signal that the program has blocked
 //! on its threads, to take it by `sigwait` or `signalfd`, would be delivered to a thread that does not block it.
+//!
+//! Whoever waits for the work of such a thread is told at once that it has panicked, and with what text ([`caught`]).
 
 use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::thread::Builder;
 
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
@@ -17,6 +20,17 @@ pub(crate) fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Res
     // A new thread inherits what its starter blocks. If it blocked signals itself, one could come before.
     let _blocked = Blocked::signals()?;
     Builder::new().name(name.to_owned()).spawn(work).map(drop)
+}
+
+/// Does this, or tells what the panic said that ended it.
+pub(crate) fn caught<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| {
+        let text = payload.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| payload.downcast_ref::<&str>().copied()).unwrap_or("without a text").to_owned();
+        // The payload may panic when it is dropped.
+        std::mem::forget(payload);
+        text
+    })
 }
 
 /// While this exists, the current thread blocks signals. It has what the thread blocked before.

@@ -249,7 +249,7 @@ impl ClientBuilder {
             let client = self.start(Some(first))?;
             match Operation::relayed(&client.handle.wakers, connected).await {
                 Ok(result) => result?,
-                Err(_) => return Err(ConnectError::Thread { cause: "it ended at once".into() }),
+                Err(_) => return Err(ConnectError::Panicked { cause: "the keeper, while it connected".into() }),
             }
             Ok(client)
         })

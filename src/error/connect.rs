@@ -211,6 +211,14 @@ pub enum ConnectError {
         #[source]
         cause: Cause,
     },
+    /// A thread of the client has panicked, which is a bug.
+    #[error("a thread of the client has panicked ({cause}): report this as a bug")]
+    #[non_exhaustive]
+    Panicked {
+        /// Which thread, and what it said.
+        #[source]
+        cause: Cause,
+    },
     /// The thread of the client could not be started.
     #[error("the client's thread could not be started: {cause}")]
     #[non_exhaustive]
@@ -249,6 +257,7 @@ impl ConnectError {
                     | Self::MissingRight { .. }
                     | Self::Certificate { .. }
                     | Self::UnknownMaster { .. }
+                    | Self::Panicked { .. }
             )
     }
 

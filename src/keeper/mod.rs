@@ -88,7 +88,6 @@ mod timers;
 mod turns;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -115,7 +114,7 @@ use crate::fork::Process;
 use crate::mutex::lock;
 use crate::protocol::ClientId;
 use crate::server::{Slot, Target};
-use crate::thread;
+use crate::thread::{self, caught};
 use crate::wakers::{IsKeeper, Wakers};
 
 /// While something is due the loop looks at the clock at least this often: a sleep does not count suspended time.
@@ -153,13 +152,15 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
         let (messages, end, wakers) = (messages.clone(), end.clone(), wakers.clone());
         thread::spawn("fairlock-keeper", move || {
             let _is_keeper = IsKeeper::new(&wakers);
+            let (teller, of) = (wakers.clone(), start.client.clone());
             let leases = Leases::default();
             let run = || {
                 Keeper::new(start, poller, messages, wakers, leases.clone(), end.clone()).run(inbox);
             };
             // A panic here must not leave a holder believing in a lease that is not renewed any more. Waiting callers
             // see their channels closed.
-            if std::panic::catch_unwind(AssertUnwindSafe(run)).is_err() {
+            if let Err(text) = caught(run) {
+                observe::panicked(&teller, &of, text);
                 for shared in lock(&leases).values() {
                     shared.end(LostReason::KeeperPanicked);
                 }

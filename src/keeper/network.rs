@@ -15,7 +15,7 @@ use crate::credentials::{Answer, LOGIN_PAUSE};
 use crate::error::ConnectError;
 use crate::server::{Endpoint, Facts, Node, Said, Target, Wire};
 use crate::spots::reach;
-use crate::thread;
+use crate::thread::{self, caught};
 
 /// While so many requests are unanswered on a connection, others wait (`machine/unsent.rs`). Enough to keep a server
 /// busy over a round trip of several milliseconds, and few enough that it answers all of them long before the shortest
@@ -168,7 +168,10 @@ impl Network {
                 continue;
             };
             let login = login.clone();
-            let ask = move || Ok(Finished::Login(login.credentials(now + ANSWER_TIMEOUT)));
+            // Also a panic: an error of any other kind is that of a connection which is not there yet.
+            let ask =
+                move || caught(|| login.credentials(now + ANSWER_TIMEOUT)).unwrap_or_else(|text| Err(text.into()));
+            let ask = move || Ok(Finished::Login(ask()));
             let asked = spawn(self.outbox.clone(), line, ask).is_ok();
             wire.login_due = (!asked).then(|| now + LOGIN_PAUSE);
         }
@@ -216,8 +219,12 @@ fn spawn(
     work: impl FnOnce() -> Result<Finished, ConnectError> + Send + 'static,
 ) -> io::Result<()> {
     thread::spawn("fairlock-connect", move || {
-        reach("a connection");
-        let outcome = work();
+        let outcome = caught(|| {
+            reach("a connection");
+            work()
+        });
+        let panicked = |text| Err(ConnectError::Panicked { cause: format!("while it connected: {text}").into() });
+        let outcome = outcome.unwrap_or_else(panicked);
         // The keeper may have ended.
         let _ = outbox.send(Message::SetUp(SetUp { line, outcome }));
     })

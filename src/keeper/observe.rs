@@ -186,6 +186,12 @@ pub(crate) fn released(wakers: &Arc<Wakers>, spec: &Arc<Spec>, token: Token, out
     });
 }
 
+/// With this text. Its leases are lost, which is told of each.
+pub(crate) fn panicked(wakers: &Arc<Wakers>, client: &ClientId, text: String) {
+    let client = client.clone();
+    wakers.call(move || tracing::error!(target: TARGET, %client, "the client's thread has panicked ({text})"));
+}
+
 pub(crate) fn note(wakers: &Arc<Wakers>, client: &ClientId, note: Note) {
     let client = client.clone();
     wakers.say(move || match note {

@@ -19,7 +19,7 @@ use super::endpoint::Address;
 use crate::clock::Time;
 use crate::fork::{Lazy, OfProcess};
 use crate::spots::reach;
-use crate::thread;
+use crate::thread::{self, caught};
 
 /// How long an address may be silent before the next one is tried as well.
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
@@ -97,8 +97,12 @@ fn look_up(host: &str, port: u16, deadline: Time) -> io::Result<Vec<SocketAddr>>
     let (found, finding) = mpsc::channel();
     let host = host.to_owned();
     let lookup = move || {
-        reach("a look-up");
-        let addresses = (host.as_str(), port).to_socket_addrs().map(|addresses| addresses.collect::<Vec<_>>());
+        let addresses = caught(|| {
+            reach("a look-up");
+            (host.as_str(), port).to_socket_addrs().map(Vec::from_iter)
+        });
+        let addresses =
+            addresses.unwrap_or_else(|text| Err(io::Error::other(format!("the look-up of the name panicked: {text}"))));
         under_way.fetch_sub(1, Ordering::Relaxed);
         // The caller may have stopped waiting.
         let _ = found.send(addresses);

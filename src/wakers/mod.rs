@@ -25,7 +25,6 @@ mod of_process;
 mod way;
 
 use std::collections::VecDeque;
-use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -34,7 +33,7 @@ use self::way::WakerProxy;
 pub(crate) use self::way::Way;
 use crate::fork::Process;
 use crate::mutex::lock;
-use crate::thread;
+use crate::thread::{self, caught};
 
 /// How long a waker may take while others wait, doubled for each thread that is blocked in one, up to
 /// [`MOST_DOUBLINGS`] times: a thousand wakers that all wait for one mutex must not make a thousand threads at once, and
@@ -99,12 +98,12 @@ impl State {
 
 impl Due {
     fn call(self) {
-        let called = std::panic::catch_unwind(AssertUnwindSafe(move || match self {
+        let called = caught(move || match self {
             Self::Waker(proxy) => proxy.wake_caller(),
             Self::Words(call) | Self::Call(call) => call(),
-        }));
-        // The payload of the panic may panic when it is dropped.
-        called.unwrap_or_else(std::mem::forget);
+        });
+        // Nobody waits for it, and the program has seen its own panic.
+        drop(called);
     }
 }
 

@@ -27,3 +27,4 @@ mod runtimes;
 mod server_costs;
 mod several_locks;
 mod signals;
+mod thread_panics;

@@ -182,6 +182,8 @@ async fn lose_many() {
     let events = Collector::start(LevelFilter::WARN);
     client.panic_keeper();
     eventually("every loss is told", SOON, || events.of("lease lost").len() == MANY);
+    let told = events.all().into_iter().find(|told| told.level == Level::ERROR).expect("why all were lost");
+    assert!(told.message.starts_with("the client's thread has panicked (") && told.message.len() > 40, "{told:?}");
     drop(guards);
 }
 
