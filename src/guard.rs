@@ -103,8 +103,8 @@ impl Guard {
     /// [`max_hold`](crate::LockOptions::max_hold) ends automatic renewals, and does not limit extensions.
     ///
     /// # Errors
-    /// [`RenewError::Lost`] if the lease is lost, [`RenewError::Invalid`] if more than 30 days would be left of it,
-    /// [`Fault::Unavailable`] if there was no answer within 5 seconds: the lease may be extended all the same.
+    /// [`RenewError::Lost`] if the lease is lost, [`RenewError::Invalid`] if more than 30 days would be left of it, also by
+    /// extensions that were asked for before, [`Fault::Unavailable`] if there was no answer within 5 seconds: the lease may be extended all the same.
     ///
     /// # Cancel safety
     /// If the future is dropped, the extension may still take place.
@@ -120,15 +120,7 @@ impl Guard {
     /// # }
     /// ```
     pub fn extend(&self, additional: Duration) -> Operation<Result<(), RenewError>> {
-        self.ask(move |handle, shared| async move {
-            shared.check()?;
-            let (value, most) = (shared.remaining().saturating_add(additional), LONGEST);
-            if value > most {
-                let option = "the extended lease";
-                return Err(InvalidOption::Duration { option, value, least: Duration::ZERO, most }.into());
-            }
-            renew(&handle, &shared, Some(additional)).await
-        })
+        self.ask(move |handle, shared| async move { renew(&handle, &shared, Some(additional)).await })
     }
 
     /// Releases the lock and reports whether it was held to the end. One round trip, in which the next waiter is
@@ -187,6 +179,10 @@ pub(crate) async fn renew(handle: &Handle, shared: &Shared, extend: Option<Durat
     match handle.renew(shared.spec.name(), shared.id, extend).await? {
         Renewal::Renewed => Ok(()),
         Renewal::Lost(reason) => Err(shared.lost_with(reason).into()),
+        Renewal::TooLong { left } => {
+            let (option, least, most) = ("the extended lease", Duration::ZERO, LONGEST);
+            Err(InvalidOption::Duration { option, value: left, least, most }.into())
+        }
     }
 }
 

@@ -142,6 +142,10 @@ async fn an_extension_has_bounds_and_an_end() {
     assert!(matches!(error, RenewError::Invalid(InvalidOption::Duration { .. })), "{error}");
     let said = "the extended lease is more than 30 days: it must be between 0ns and 30 days";
     assert_eq!(error.to_string(), said);
+    // Together they would leave more.
+    let many = futures_util::future::join_all((0..5).map(|_| guard.extend(month * 5 / 6))).await;
+    assert_eq!(many.iter().filter(|extended| extended.is_ok()).count(), 1, "{many:?}");
+    assert!(guard.remaining() < month, "{:?}", guard.remaining());
     guard.check().unwrap();
     lock.force_break_lease(guard.token()).await.unwrap();
     soon(guard.lost()).await;

@@ -213,6 +213,10 @@ pub(crate) enum Outcome {
 pub(crate) enum Renewal {
     Renewed,
     Lost(LostReason),
+    /// So much would be left of the extended lease, which is more than there may be.
+    TooLong {
+        left: Duration,
+    },
 }
 
 /// The result of a release.

@@ -11,7 +11,7 @@ use super::waiter::Waiter;
 use super::{ANSWER_TIMEOUT, Effect, Id, Outcome, QuestionId, Release, Renewal, RequestId, Timer, What};
 use crate::clock::Time;
 use crate::error::LostReason;
-use crate::options::Spec;
+use crate::options::{LONGEST, Spec};
 use crate::protocol::{About, Common, Epoch, Push, RenewRequest, RenewVerdict, Request, Seat, Secret, Token};
 use crate::term::{Term, span_until};
 
@@ -226,7 +226,7 @@ impl LockMachine {
         core.answer(question, Outcome::Renewal(Err(core.no_answer())));
     }
 
-    /// A caller renews by hand, or extends the lease by this much.
+    /// A caller renews by hand, or extends the lease by this much, unless too much would be left then.
     pub(super) fn renew_for(&mut self, core: &mut Core, question: QuestionId, id: Id, extend: Option<Duration>) {
         let Some(lease) = self.leases.get_mut(&id).filter(|lease| !lease.lost) else {
             return core.answer(question, Outcome::Renewal(Ok(Renewal::Lost(LostReason::Ended))));
@@ -234,6 +234,10 @@ impl LockMachine {
         // Extensions that are asked for together add up.
         let furthest = lease.questions.iter().map(|wanted| wanted.until).fold(lease.deadline(), Time::max);
         let until = extend.map_or(Time(0), |extend| furthest + extend);
+        let left = until.since(core.now);
+        if extend.is_some() && left > LONGEST {
+            return core.answer(question, Outcome::Renewal(Ok(Renewal::TooLong { left })));
+        }
         lease.questions.push(Wanted { question, until });
         core.timers.set(Timer::Renewal(id, question), core.now + ANSWER_TIMEOUT);
         self.renew(core, id);

@@ -124,6 +124,7 @@ impl Machine {
     fn send_unsent(&mut self, room: usize) {
         let full = self.core.last_request.0.saturating_add(room as u64);
         while self.core.last_request.0 < full && self.send_next() {}
+        self.core.unsent.held_back = !self.core.unsent.is_empty();
     }
 
     /// False if nothing waits.

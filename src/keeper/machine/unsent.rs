@@ -32,6 +32,8 @@ pub(in crate::keeper) struct Unsent {
     pub(in crate::keeper) leaves: BTreeSet<(Arc<str>, Id)>,
     pub(in crate::keeper) questions: BTreeSet<QuestionId>,
     pub(in crate::keeper) acquires: BTreeSet<Turn>,
+    /// There was no room for some of them when requests were last sent.
+    pub(super) held_back: bool,
 }
 
 impl Unsent {

@@ -284,8 +284,9 @@ impl LockMachine {
     pub(super) fn timed_out(&mut self, core: &mut Core, id: Id) {
         let Some(waiter) = self.waiters.get(&id) else { return };
         let waited = core.now.since(waiter.called);
-        let unsent =
-            || waiter.turn.map(|_| Arc::from("the server has not answered the earlier requests of this client"));
+        // If the process did not run for a while, its timers are due together, and requests wait that there is room for.
+        let waits = waiter.turn.is_some() && core.unsent.held_back;
+        let unsent = || waits.then(|| Arc::from("the server has not answered the earlier requests of this client"));
         let cause = waiter.shortage.clone().or_else(|| core.cause.clone()).or_else(|| core.silence()).or_else(unsent);
         let position = waiter.rank.map(|(rank, at)| (rank + 1, core.now.since(at)));
         let why = match waiter.timeout {

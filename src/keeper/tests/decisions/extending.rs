@@ -106,6 +106,31 @@ fn extensions_that_are_asked_for_together_add_up() {
 }
 
 #[test]
+fn extensions_that_are_asked_for_together_leave_30_days_at_most() {
+    let day = 24.0 * 3600.0;
+    let mut machine = holding(LockOptions::new());
+    for question in 9..12 {
+        extend(&mut machine, 5.0, question, 25.0 * day);
+    }
+    let effects = machine.effects(at(5.0), usize::MAX);
+    for question in 10..12 {
+        let outcome = outcome(&effects, question);
+        assert!(
+            matches!(outcome, Some(Outcome::Renewal(Ok(Renewal::TooLong { left }))) if *left > seconds(50.0 * day))
+        );
+    }
+    let sent = effects.iter().find_map(|effect| match effect {
+        Effect::Send { request, call } => Some((*request, asked(call))),
+        _ => None,
+    });
+    let (request, asked) = sent.unwrap();
+    assert!(asked < seconds(26.0 * day));
+    assert!(is_answered(&answer_brings(&mut machine, 5.1, request, lease(Word::Renewed, asked)), 9));
+    extend(&mut machine, 5.2, 12, 4.0 * day);
+    one_sent(&mut machine, 5.2);
+}
+
+#[test]
 fn renewal_that_is_switched_off_and_on_again() {
     let mut machine = holding(LockOptions::new());
     switch(&mut machine, 5.0, false);

@@ -174,6 +174,18 @@ fn an_acquire_that_waits_for_room_ends_with_its_timeout_and_says_why() {
     assert_eq!(machine.adds_up(), Ok(()));
 }
 
+/// The process did not run from before the question for its position until after the timeout.
+#[test]
+fn a_timeout_after_a_pause_of_the_process_does_not_blame_the_server() {
+    let (mut machine, spec) = start(LockOptions::new());
+    acquire_in(&mut machine, 0.0, &spec, 1, Mode::Wait, Some(seconds(0.7)));
+    let (request, _) = one_sent(&mut machine, 0.0);
+    answer_brings(&mut machine, 0.1, request, queued(4, seconds(60.0)));
+    let effects = tick_brings(&mut machine, 0.9);
+    let Some(NotGranted::Timeout { cause, .. }) = not_granted(&effects) else { panic!("{effects:?}") };
+    assert_eq!(*cause, None);
+}
+
 #[test]
 fn leaves_wait_for_room_and_one_that_waits_is_not_sent_twice() {
     let (mut machine, spec) = start(LockOptions::new());
