@@ -102,7 +102,8 @@ impl Client {
     }
 
     /// Ends the client: waiters get [`Fault::Closed`](crate::error::Fault::Closed), guards hear that they are lost, everything
-    /// is given back, and the connections end. Returns when that is done, or after a second. One round trip.
+    /// is given back, and the connections end. Returns when that is done, or after a second. One round trip. An acquire
+    /// that was granted just before may still return its guard, which is lost.
     ///
     /// # Cancel safety
     /// If the future is dropped after its first poll, the client is closed nevertheless.

@@ -36,6 +36,10 @@ enum Pem {
     File(PathBuf),
 }
 
+/// Whose certificates are in a file.
+const AUTHORITY: &str = "the certificate authority";
+const CLIENT: &str = "the client";
+
 impl Pem {
     fn read(&self) -> Result<Cow<'_, [u8]>, String> {
         match self {
@@ -46,8 +50,13 @@ impl Pem {
         }
     }
 
-    fn certificates(&self) -> Result<Vec<CertificateDer<'static>>, String> {
-        CertificateDer::pem_slice_iter(&self.read()?).collect::<Result<_, _>>().map_err(|error| error.to_string())
+    /// At least one. `of`: whose they are.
+    fn certificates(&self, of: &str) -> Result<Vec<CertificateDer<'static>>, String> {
+        let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&self.read()?).collect();
+        match found {
+            Ok(none) if none.is_empty() => Err(format!("the file of {of} contains no certificate in PEM form")),
+            found => found.map_err(|error| format!("the file of {of}: {error}")),
+        }
     }
 }
 
@@ -84,17 +93,11 @@ impl Tls {
     /// What is missing in the certificates. Without an authority every server would be refused, and its error would not
     /// tell why.
     pub(crate) fn missing(&self) -> Option<String> {
-        let none = |pem: &Pem, says: &str| match pem.read() {
-            Err(cause) => Some(cause),
-            Ok(pem) => CertificateDer::pem_slice_iter(&pem).next().is_none().then(|| says.to_owned()),
-        };
-        let ca = self.ca.as_ref();
-        ca.and_then(|pem| none(pem, "the file of the certificate authority contains no certificate in PEM form"))
-            .or_else(|| {
-                let (own, key) = self.client.as_ref()?;
-                let missing = none(own, "the file of the client's certificate contains none in PEM form");
-                missing.or_else(|| key.read().err())
-            })
+        let authority = self.ca.as_ref().and_then(|ca| ca.certificates(AUTHORITY).err());
+        authority.or_else(|| {
+            let (own, key) = self.client.as_ref()?;
+            own.certificates(CLIENT).err().or_else(|| key.read().err())
+        })
     }
 
     /// The client's side of an encrypted connection to this host. The cryptography is chosen for it alone.
@@ -102,7 +105,7 @@ impl Tls {
         reach("TLS");
         let mut roots = RootCertStore::empty();
         match &self.ca {
-            Some(pem) => roots.add_parsable_certificates(pem.certificates()?),
+            Some(pem) => roots.add_parsable_certificates(pem.certificates(AUTHORITY)?),
             None => roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs),
         };
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -113,7 +116,7 @@ impl Tls {
             Some((chain, key)) => {
                 let key = PrivateKeyDer::from_pem_slice(&key.read()?);
                 let key = key.map_err(|error| format!("the client's key: {error}"))?;
-                config.with_client_auth_cert(chain.certificates()?, key).map_err(|error| error.to_string())?
+                config.with_client_auth_cert(chain.certificates(CLIENT)?, key).map_err(|error| error.to_string())?
             }
         };
         let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;

@@ -42,7 +42,8 @@ pub(super) fn read(verb: Verb, arguments: &[Vec<u8>]) -> Option<(Request, Entry)
             (!ids.is_empty()).then_some(Request::Leave { ids, memory })?
         }
         Verb::Inspect => Request::Inspect { after: given.number()?, count: given.number()? as usize },
-        Verb::Break => Request::Break { token: given.number()?, force: given.number()? == 1 },
+        // A caller may name any number.
+        Verb::Break => Request::Break { token: given.text()?.parse().ok()?, force: given.number()? == 1 },
         Verb::History => {
             let switch = given.text()?.parse::<u8>().ok().map(|on| on == 1);
             Request::History { switch, count: given.number()? as usize }

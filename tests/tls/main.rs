@@ -189,7 +189,7 @@ fn certificates_that_are_not_there_are_refused_before_connecting() {
         (Tls::new().ca_certificate(""), "of the certificate authority"),
         (Tls::new().ca_certificate("no certificate"), "of the certificate authority"),
         (Tls::new().ca_certificate(&*own.key), "of the certificate authority"),
-        (Tls::new().client_certificate(&*own.key, &*own.key), "of the client's certificate"),
+        (Tls::new().client_certificate(&*own.key, &*own.key), "of the client"),
     ] {
         for url in ["rediss://127.0.0.1:1/", "rediss+cluster://127.0.0.1:1", "rediss+sentinel://127.0.0.1:1/m"] {
             let error = Client::builder().url(url).tls(tls.clone()).connect_lazy().unwrap_err();
@@ -225,6 +225,16 @@ async fn certificates_in_files_are_read_again_at_each_connection() {
     })
     .await;
     write(&encrypted.certificates.authority.issues("client"));
+    soon(guard.renew()).await.unwrap();
+    // The error says which file is damaged, as it does before the first connection.
+    let authority = std::fs::read(file("ca.pem")).unwrap();
+    std::fs::write(file("ca.pem"), "no certificate").unwrap();
+    cut();
+    testkit::eventually_async("the file is told", testkit::SOON, async || {
+        lock.trouble().await.unwrap().is_some_and(|trouble| trouble.contains("contains no certificate in PEM form"))
+    })
+    .await;
+    std::fs::write(file("ca.pem"), authority).unwrap();
     guard.release().await.unwrap();
     soon(waiting).await.unwrap().release().await.unwrap();
 }

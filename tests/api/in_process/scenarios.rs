@@ -230,6 +230,7 @@ async fn no_other_token_breaks_a_lease(place: Place) {
     let lock = place.lock().await;
     let guard = lock.acquire().await.unwrap();
     assert_eq!(lock.force_break_lease(guard.token() - 1).await.unwrap(), BreakOutcome::Unknown);
+    assert_eq!(lock.break_lease(u64::MAX).await.unwrap(), BreakOutcome::Unknown);
     guard.release().await.unwrap();
 }
 
