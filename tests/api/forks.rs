@@ -33,8 +33,10 @@ fn child() {
 /// Code of the program that the library calls: at these, too, its thread may be.
 const OF_THE_PROGRAM: [&str; 2] = ["the program's login", "the program's subscriber"];
 
+type Act = Box<dyn Fn(&str) + Send + Sync>;
+
 /// What each thread does at a spot.
-static AT_SPOT: OnceLock<Box<dyn Fn(&str) + Send + Sync>> = OnceLock::new();
+static AT_SPOT: OnceLock<Act> = OnceLock::new();
 
 fn reach(spot: &str) {
     if let Some(act) = AT_SPOT.get() {
