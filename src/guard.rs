@@ -256,7 +256,8 @@ impl Held {
         self.shared.waited()
     }
 
-    /// What is left of the lease by the local clock, which counts suspended time. Every renewal prolongs it.
+    /// What is left of the lease by the local clock, which counts suspended time. Every renewal prolongs it. Zero in a
+    /// forked process, which does not hold it.
     pub fn remaining(&self) -> Duration {
         self.shared.remaining()
     }

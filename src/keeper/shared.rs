@@ -132,7 +132,11 @@ impl Shared {
         WireId::new(&self.origin.client, self.id).to_string()
     }
 
+    /// Nothing in a forked process: the lease stays with the parent, and nobody tells this copy how long it lasts.
     pub(crate) fn remaining(&self) -> Duration {
+        if self.is_forked() {
+            return Duration::ZERO;
+        }
         self.course.deadline().since(Time::now())
     }
 

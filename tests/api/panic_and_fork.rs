@@ -90,6 +90,7 @@ fn forked(url: &str, client: Client, lock: Lock, guards: [Guard; 3], waiting: [W
     block_on(fails_everywhere(&lock, Fault::Forked));
     block_on(fails_everywhere(&client.lock("another").unwrap(), Fault::Forked));
     assert_eq!(guard.check().unwrap_err().reason, LostReason::Forked);
+    assert_eq!((guard.remaining(), guard.held().remaining()), (Duration::ZERO, Duration::ZERO));
     assert_eq!(block_on(guard.lost()).reason, LostReason::Forked);
     assert_eq!(guard.held().check().unwrap_err().reason, LostReason::Forked);
     assert!(matches!(block_on(guard.renew()), Err(RenewError::Lost(lost)) if lost.reason == LostReason::Forked));
