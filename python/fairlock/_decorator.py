@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import inspect
 import string
-from typing import Any, Callable, Optional, TypeVar
+from typing import Any, Callable, NoReturn, Optional, TypeVar
 
 from ._errors import InvalidOption
 from ._lock import Acquire, Lock
+from ._options import OnLost
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -17,18 +18,17 @@ def decorate(
     function: F,
     name: Optional[str],
     lock: Callable[[str], Lock],
-    acquire: Callable[[Lock, Optional[str]], Acquire],
-    on_lost: Optional[str],
+    acquire: Callable[[Lock, Optional[OnLost]], Acquire],
+    on_lost: Optional[OnLost],
 ) -> F:
     """The function, each call of which holds the lock."""
-    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+    if _is_one(inspect.isgeneratorfunction, function) or _is_one(inspect.isasyncgenfunction, function):
         raise TypeError(
-            f"{function.__qualname__} is a generator: it would run after the lock is released. "
-            "Acquire the lock within it"
+            f"{called(function)} is a generator: it would run after the lock is released. Acquire the lock within it"
         )
     chosen = _names(function, name, lock)
     wrapper: Any
-    if inspect.iscoroutinefunction(function):
+    if _is_one(inspect.iscoroutinefunction, function):
 
         @functools.wraps(function)
         async def hold_async(*args: Any, **kwargs: Any) -> Any:
@@ -41,18 +41,54 @@ def decorate(
         @functools.wraps(function)
         def hold(*args: Any, **kwargs: Any) -> Any:
             with acquire(chosen(args, kwargs), on_lost):
-                return function(*args, **kwargs)
+                result = function(*args, **kwargs)
+                if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
+                    _refuse(function, result)
+                return result
 
         wrapper = hold
     result: F = wrapper
     return result
 
 
+def _is_one(kind: Callable[[Any], bool], function: Callable[..., Any]) -> bool:
+    """Whether this function, or the object that is called as one, is of the kind."""
+    return kind(function) or kind(getattr(function, "__call__", None))
+
+
+def _refuse(function: Callable[..., Any], result: Any) -> NoReturn:
+    """What a plain function has begun runs after it has returned: without the lock."""
+    for name in ("close", "cancel"):
+        end = getattr(result, name, None)
+        if end is not None:
+            end()
+            break
+    raise TypeError(
+        f"{called(function)} returned {result!r}, which would run after the lock is released: decorate the coroutine "
+        "function itself, beneath other decorators, or acquire the lock within it"
+    )
+
+
+def called(function: Callable[..., Any]) -> str:
+    """How others call it."""
+    return getattr(function, "__qualname__", None) or repr(function)
+
+
+def default_name(function: Callable[..., Any], of_module: str) -> str:
+    """The name of a lock that is called as its function. A script has another module name than an importer sees."""
+    if function.__module__ in ("__main__", "__mp_main__"):
+        raise InvalidOption(
+            f"{called(function)} is a function of a program, {function.__module__}, so its lock would have the name of "
+            "such functions of other programs, and not the one that it has where this file is imported: name the lock"
+        )
+    return f"{function.__module__}.{of_module}"
+
+
 def _names(function: Callable[..., Any], name: Optional[str], lock: Callable[[str], Lock]) -> Callable[..., Lock]:
     """What chooses the lock of a call."""
     if name is None:
         # Braces in a name choose a cluster slot; `<locals>` of nested functions has none.
-        name, fields = f"{function.__module__}.{function.__qualname__}", []
+        name, fields = default_name(function, called(function)), []
     else:
         fields = [field for _, field, _, _ in string.Formatter().parse(name) if field is not None]
         name = name if fields else name.format()
@@ -68,7 +104,7 @@ def _names(function: Callable[..., Any], name: Optional[str], lock: Callable[[st
         argument = field.split(".")[0].split("[")[0]
         if argument not in signature.parameters:
             raise InvalidOption(
-                f"the lock's name {template!r} mentions {{{argument}}}, but {function.__qualname__}{signature} has no "
+                f"the lock's name {template!r} mentions {{{argument}}}, but {called(function)}{signature} has no "
                 "such argument"
             )
 

@@ -12,6 +12,7 @@ from typing import Any, AsyncGenerator, Awaitable, Callable, Dict, Optional, Typ
 
 from .. import _errors
 from .._client import Client
+from .._decorator import default_name
 from .._held import AsyncHeld
 from .._lock import Lock as FairLock
 from ._kept import forget, keep
@@ -216,10 +217,11 @@ def distributed_lock_decorator(
     retry_delay: float = 0.1,
     auto_renewal: bool = False,
 ) -> Callable[[F], F]:
-    """Decorates a coroutine function: each call holds a :class:`DistributedLock` (default name: ``module.function``)."""
+    """Decorates a coroutine function: each call holds a :class:`DistributedLock` (default name: ``module.function``; in a
+    program, which is the module ``__main__``, a name is needed)."""
 
     def decorate(function: F) -> F:
-        name = lock_name or f"{function.__module__}.{function.__name__}"
+        name = lock_name or default_name(function, function.__name__)
 
         @functools.wraps(function)
         async def hold(*args: Any, **kwargs: Any) -> Any:

@@ -1,0 +1,92 @@
+"""Functions that run under a lock."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Callable, Iterator, List
+
+import pytest
+from conftest import Server, is_free
+
+import fairlock
+import fairlock.compat
+
+
+def is_held(client: fairlock.Client) -> bool:
+    return client.lock("lock").is_locked().wait()
+
+
+def plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A decorator that hides what it decorates, as those of frameworks do."""
+
+    def inner() -> Any:
+        return function()
+
+    return inner
+
+
+def test_a_coroutine_function_in_disguise_is_refused(client: fairlock.Client) -> None:
+    ran: List[bool] = []
+
+    async def coroutine() -> None:
+        ran.append(is_held(client))
+
+    def generator() -> Iterator[None]:
+        ran.append(is_held(client))
+        yield
+
+    async def asynchronous_generator() -> Any:
+        ran.append(is_held(client))
+        yield
+
+    async def main() -> None:
+        def task() -> Any:
+            return asyncio.ensure_future(coroutine())
+
+        for disguised in (coroutine, generator, asynchronous_generator, task):
+            with pytest.raises(TypeError, match="would run after the lock is released"):
+                client.locked("lock")(plain(disguised))()
+        # Nothing of them runs later.
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert not ran
+    is_free(client.lock("lock"))
+
+
+def test_an_object_that_is_called_as_a_coroutine_function_holds_the_lock(client: fairlock.Client) -> None:
+    class Job:
+        async def __call__(self) -> bool:
+            return await client.lock("lock").is_locked()
+
+    class Generator:
+        def __call__(self) -> Iterator[None]:
+            yield
+
+    assert asyncio.run(client.locked("lock")(Job())())
+    with pytest.raises(TypeError, match="is a generator"):
+        client.locked("lock")(Generator())
+    is_free(client.lock("lock"))
+
+
+def test_a_function_of_a_program_needs_a_name(server: Server, tmp_path: Path) -> None:
+    program = tmp_path / "nightly.py"
+    program.write_text(f"""
+import fairlock, fairlock.compat
+client = fairlock.Client({server.url!r})
+for decorate in (client.locked, client.locked(), fairlock.compat.distributed_lock_decorator()):
+    try:
+        @decorate
+        def rebuild(): pass
+    except fairlock.InvalidOption as error:
+        print(error)
+@client.locked("rebuild")
+def rebuild(): pass
+rebuild()
+""")
+    run = subprocess.run([sys.executable, str(program)], capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.count("rebuild is a function of a program, __main__") == 3, run.stdout
