@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import signal
 import sys
-import threading
-import time
 from types import TracebackType
 from typing import Any, Optional, Type
 
 from . import _native
 from ._errors import Error, InvalidOption, LockLost
+from ._interrupt import Interrupt, check_possible
 from ._operation import run, wait
+from ._options import OnLost
 from ._values import OfOneProcess, Seconds, seconds
 
 
@@ -158,9 +156,9 @@ class Held(_Lease):
 
     __slots__ = ("_interrupt",)
 
-    def __init__(self, guard: _native.Guard, on_lost: Optional[str] = None) -> None:
+    def __init__(self, guard: _native.Guard, on_lost: Optional[OnLost] = None) -> None:
         super().__init__(guard)
-        self._interrupt = _Interrupt(guard) if on_lost == "interrupt" else None
+        self._interrupt = Interrupt(guard) if on_lost == "interrupt" else None
 
     @property
     def lost(self) -> Lost:
@@ -173,7 +171,8 @@ class Held(_Lease):
         Raises :exc:`LockLost` if the lease had ended before, :exc:`ReleaseUnknown` if no answer came until its end.
         Nothing need be done in either case.
         """
-        self._disarm()
+        if self._interrupt is not None:
+            self._interrupt.armed = False
         operation = self._guard.release()
         if operation is not None:
             wait(operation)
@@ -198,10 +197,6 @@ class Held(_Lease):
         """Waits for the next renewal, and returns the seconds that are left after it. Raises :exc:`LockLost`."""
         return float(wait(self._guard.renewed(), seconds(timeout)))
 
-    def _disarm(self) -> None:
-        if self._interrupt is not None:
-            self._interrupt.disarm()
-
     def __enter__(self) -> Held:
         return self
 
@@ -210,7 +205,7 @@ class Held(_Lease):
     ) -> None:
         interrupt = self._interrupt
         if interrupt is not None:
-            interrupt.disarm(isinstance(error, KeyboardInterrupt))
+            interrupt.armed = False
             if interrupt.loss is not None and (kind is None or isinstance(error, KeyboardInterrupt)):
                 self._guard.drop()
                 raise interrupt.loss from error
@@ -228,50 +223,12 @@ class Held(_Lease):
             pass
 
 
-class _Interrupt:
-    """Interrupts the main thread, as Ctrl-C does, when a lease is lost."""
-
-    def __init__(self, guard: _native.Guard) -> None:
-        self._mutex = threading.Lock()
-        self._armed = True
-        self.loss: Optional[LockLost] = None
-        ended = guard.ended()
-        threading.Thread(target=self._watch, args=(ended,), name="fairlock-on-lost", daemon=True).start()
-
-    @staticmethod
-    def check_possible() -> None:
-        if threading.current_thread() is not threading.main_thread():
-            raise InvalidOption('on_lost="interrupt" is for the main thread: other threads cannot be interrupted')
-        if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
-            raise InvalidOption(
-                'on_lost="interrupt" interrupts as Ctrl-C does, but this program has its own handler for SIGINT: call '
-                "held.check(), or wait for held.lost in a thread"
-            )
-
-    def _watch(self, ended: _native.Operation) -> None:
-        loss: Optional[LockLost] = wait(ended)
-        with self._mutex:
-            if self._armed and loss is not None:
-                self.loss = loss
-                os.kill(os.getpid(), signal.SIGINT)
-
-    def disarm(self, delivered: bool = False) -> None:
-        with self._mutex:
-            armed, self._armed = self._armed, False
-        if armed and self.loss is not None and not delivered:
-            # The signal was sent and must not hit what comes after the block.
-            try:
-                time.sleep(1)
-            except KeyboardInterrupt:
-                pass
-
-
 class AsyncHeld(_Lease):
     """The same as :class:`Held`, for tasks of asyncio."""
 
     __slots__ = ("_on_lost", "_task", "_watcher", "_loss")
 
-    def __init__(self, guard: _native.Guard, on_lost: Optional[str] = None) -> None:
+    def __init__(self, guard: _native.Guard, on_lost: Optional[OnLost] = None) -> None:
         super().__init__(guard)
         self._on_lost = on_lost
         self._task: Optional[asyncio.Task[Any]] = None
@@ -349,11 +306,11 @@ class AsyncHeld(_Lease):
             pass
 
 
-def check_on_lost(on_lost: Optional[str], allowed: str) -> None:
+def check_on_lost(on_lost: Optional[OnLost], allowed: str) -> None:
     """Refuses what this world cannot do."""
     if on_lost is None or on_lost == allowed:
         if on_lost == "interrupt":
-            _Interrupt.check_possible()
+            check_possible()
         return
     if on_lost in ("cancel", "interrupt"):
         world = "tasks of asyncio" if on_lost == "cancel" else "the main thread"

@@ -7,7 +7,7 @@ import os
 import weakref
 from typing import Tuple
 
-from . import _logging, _native
+from . import _children, _logging, _native
 from ._operation import wait
 
 # Rises in each forked process: what was made before belongs to the parent.
@@ -44,6 +44,7 @@ def _after_fork() -> None:
     _generation += 1
     _clients.clear()
     _logging.after_fork()
+    _children.at_end(_at_exit)
 
 
 def _at_exit() -> None:
@@ -58,3 +59,4 @@ def _at_exit() -> None:
 
 os.register_at_fork(after_in_child=_after_fork)
 atexit.register(_at_exit)
+_children.at_end(_at_exit, imported=True)

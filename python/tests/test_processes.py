@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import copy
+import multiprocessing
 import os
 import pickle
 import signal
+import subprocess
 import sys
+from pathlib import Path
 from typing import Callable
 
 import pytest
@@ -89,6 +92,59 @@ def test_a_loss_interrupts_the_main_thread(client: fairlock.Client, child: Start
     assert "Traceback" not in process.end()
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        # A shell script does so for each job that it starts in the background.
+        "signal.signal(signal.SIGINT, signal.SIG_IGN)",
+        # The signal that is used then, if the program ignores that too.
+        "signal.signal(signal.SIGINT, signal.SIG_IGN); signal.signal(signal.SIGURG, signal.SIG_IGN)",
+    ],
+)
+def test_a_loss_interrupts_a_main_thread_that_ignores_ctrl_c(
+    client: fairlock.Client, child: Start, before: str
+) -> None:
+    process = child(
+        """
+        try:
+            with client.lock("outer").acquire(on_lost="interrupt"):
+                try:
+                    with client.lock("lock").acquire(on_lost="interrupt") as held:
+                        print(held.token)
+                        os.kill(os.getpid(), signal.SIGINT)
+                        os.kill(os.getpid(), signal.SIGURG)
+                        time.sleep(60)
+                except fairlock.LockLost as lost:
+                    print(lost.reason, lost.name)
+                print("goes on")
+                time.sleep(60)
+        except fairlock.LockLost as lost:
+            print(lost.reason, lost.name)
+        """,
+        before + "\n",
+    )
+    token = int(process.line())
+    client.lock("lock").break_lease(token, force=True).wait()
+    assert process.line() == "broken lock" and process.line() == "goes on"
+    holder = client.lock("outer").inspect().wait().holder
+    assert holder is not None
+    client.lock("outer").break_lease(holder.token, force=True).wait()
+    assert process.line() == "broken outer" and "Traceback" not in process.end()
+
+
+def test_programs_that_expect_no_interrupt_are_told(child: Start) -> None:
+    process = child("""
+        for number in (signal.SIGINT, signal.SIGURG):
+            before = signal.signal(number, lambda number, frame: None)
+            try:
+                client.lock("lock").acquire(on_lost="interrupt").wait()
+            except fairlock.InvalidOption as error:
+                print(number.name in str(error), "its own handler" in str(error))
+            signal.signal(number, before)
+    """)
+    assert process.line() == "True True" and process.line() == "True True" and process.end() == ""
+
+
 def test_a_client_that_was_made_before_a_fork(client: fairlock.Client) -> None:
     lock = client.lock("lock")
     held = lock.acquire().wait()
@@ -101,7 +157,7 @@ def test_a_client_that_was_made_before_a_fork(client: fairlock.Client) -> None:
                 held.check()
                 said = "held"
             except fairlock.LockLost as lost:
-                said = lost.reason
+                said = f"{lost.reason}, {held.remaining} s left"
             del held
             with client.lock("of the child").acquire(timeout=SOON) as mine, lock.acquire(timeout=SOON):
                 said += " then held" if mine.remaining > 0 else ""
@@ -115,7 +171,7 @@ def test_a_client_that_was_made_before_a_fork(client: fairlock.Client) -> None:
     held.check()
     held.release()
     with os.fdopen(reader) as told:
-        assert told.read() == "forked then held"
+        assert told.read() == "forked, 0.0 s left then held"
     os.waitpid(pid, 0)
     is_free(lock)
 
@@ -133,6 +189,45 @@ def test_a_pool_of_forked_workers(child: Start, client: fairlock.Client) -> None
     assert process.line() == "12"
     process.end()
     is_free(client.lock("lock"))
+
+
+@pytest.mark.parametrize("method", multiprocessing.get_all_start_methods())
+@pytest.mark.parametrize("imported", ["", "import multiprocessing\n"])
+def test_the_end_of_a_child_of_multiprocessing_leaves_nothing_behind(
+    server: Server, client: fairlock.Client, tmp_path: Path, method: str, imported: str
+) -> None:
+    """It ends without the handlers of atexit. Nobody waits for the lease to end: it is of an hour."""
+    program = tmp_path / "program.py"
+    program.write_text(f"""{imported}import threading
+import fairlock
+client = fairlock.Client({server.url!r})
+def hold(name):
+    global held
+    held = client.lock(name, lease=3600).acquire().wait()
+def hold_beside_a_thread(name):
+    # Such a thread goes on after the function has ended, and after everything that is done at the end.
+    import multiprocessing.util
+    hold(name)
+    over = threading.Event()
+    multiprocessing.util.Finalize(None, over.set, exitpriority=-1000)
+    threading.Thread(target=release, args=(over,)).start()
+def release(over):
+    over.wait()
+    held.check()
+    held.release()
+def start(target, name):
+    import multiprocessing
+    process = multiprocessing.get_context({method!r}).Process(target=target, args=(name,))
+    process.start()
+    process.join()
+    return process.exitcode
+if __name__ == "__main__":
+    print(start(hold, "lock"), start(hold_beside_a_thread, "kept"), flush=True)
+""")
+    run = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=2 * SOON)
+    assert (run.stdout, run.stderr) == ("0 0\n", "")
+    for name in ("lock", "kept"):
+        is_free(client.lock(name))
 
 
 @pytest.mark.parametrize(

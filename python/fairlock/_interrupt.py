@@ -1,0 +1,65 @@
+"""``on_lost="interrupt"``: the loss of a lease interrupts the main thread, as Ctrl-C does.
+
+The signal is ``SIGURG`` and not ``SIGINT``: a shell script starts its jobs with ``SIGINT`` ignored, and a handler that
+is fairlock's own knows whether a block is left to interrupt. What does not know that signal ignores it.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from types import FrameType
+from typing import Optional, Set
+
+from . import _native
+from ._errors import InvalidOption, LockLost
+from ._operation import wait
+
+_SIGNAL = signal.SIGURG
+# Blocks whose lease is lost, and that were not interrupted yet.
+_due: Set[Interrupt] = set()
+
+
+def _interrupt(number: int, frame: Optional[FrameType]) -> None:
+    armed = False
+    for one in list(_due):
+        _due.discard(one)
+        armed = armed or one.armed
+    if armed:
+        raise KeyboardInterrupt
+
+
+def check_possible() -> None:
+    """Refuses what cannot be interrupted."""
+    if threading.current_thread() is not threading.main_thread():
+        raise InvalidOption('on_lost="interrupt" is for the main thread: other threads cannot be interrupted')
+    if signal.getsignal(signal.SIGINT) not in (signal.default_int_handler, signal.SIG_IGN):
+        raise InvalidOption(
+            'on_lost="interrupt" raises KeyboardInterrupt, but this program has its own handler for SIGINT and does not '
+            "expect one: call held.check(), or wait for held.lost in a thread"
+        )
+    if signal.getsignal(_SIGNAL) not in (_interrupt, signal.SIG_DFL, signal.SIG_IGN):
+        raise InvalidOption(
+            'on_lost="interrupt" needs SIGURG, for which this program has its own handler: call held.check(), or wait '
+            "for held.lost in a thread"
+        )
+    signal.signal(_SIGNAL, _interrupt)
+
+
+class Interrupt:
+    """Interrupts the main thread when this lease is lost, until it is disarmed."""
+
+    def __init__(self, guard: _native.Guard) -> None:
+        #: Until the block ends. A signal that arrives later interrupts nothing.
+        self.armed = True
+        self.loss: Optional[LockLost] = None
+        ended = guard.ended()
+        threading.Thread(target=self._watch, args=(ended,), name="fairlock-on-lost", daemon=True).start()
+
+    def _watch(self, ended: _native.Operation) -> None:
+        loss: Optional[LockLost] = wait(ended)
+        main = threading.main_thread().ident
+        if self.armed and loss is not None and main is not None:
+            self.loss = loss
+            _due.add(self)
+            signal.pthread_kill(main, _SIGNAL)
