@@ -6,6 +6,7 @@
 """
 
 from . import _interpreter as _interpreter  # first: it refuses sub-interpreters
+from . import _native
 from ._all_held import AllHeld, AsyncAllHeld
 from ._client import Client, aconnect, connect
 from ._errors import (
@@ -73,3 +74,10 @@ __all__ = [
     "aconnect",
     "connect",
 ]
+
+#: The version of this package, which is that of the Rust library.
+__version__ = _native.version()
+
+# Tracebacks and pickles name what people import.
+for _name in __all__:
+    globals()[_name].__module__ = __name__

@@ -20,8 +20,16 @@ mod testing;
 
 use pyo3::prelude::*;
 
+/// The version of this package.
+#[pyfunction]
+fn version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}
+
 #[pymodule]
 mod _native {
+    #[pymodule_export]
+    use super::version;
     #[pymodule_export]
     use crate::client::{Client, connect, connect_lazy};
     #[pymodule_export]
