@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from types import TracebackType
 from typing import Any, Callable, Dict, Iterable, Optional, Tuple, Type, TypeVar, Union, overload
 
@@ -11,49 +10,24 @@ from ._decorator import decorate
 from ._keyed import KeyedMutex
 from ._lock import AcquireAll, Lock
 from ._operation import run, wait
+from ._options import (
+    ClientOptions,
+    Credentials,
+    LeaseOptions,
+    LockOptions,
+    OnLost,
+    Path,
+    Unpack,
+    check_client,
+    lock_options,
+    path,
+    required,
+    text,
+    texts,
+)
 from ._values import OfOneProcess, Seconds, seconds
 
 F = TypeVar("F", bound=Callable[..., Any])
-Path = Union[str, "os.PathLike[str]"]
-
-
-def _path(path: Optional[Path]) -> Optional[str]:
-    return None if path is None else os.fspath(path)
-
-
-def lock_options(
-    lease: Optional[Seconds] = None,
-    renew_every: Optional[Seconds] = None,
-    manual_renewal: bool = False,
-    notice: Optional[Seconds] = None,
-    liveness: Optional[Seconds] = None,
-    buffer: Optional[Seconds] = None,
-    max_hold: Optional[Seconds] = None,
-    confirm_grants: bool = False,
-    max_waiting: Optional[int] = None,
-    owner: Optional[str] = None,
-    label: Optional[str] = None,
-    replicas: Optional[int] = None,
-) -> Dict[str, Any]:
-    """The options of a lock as the native half reads them."""
-    return {
-        "lease": seconds(lease),
-        "renew_every": seconds(renew_every),
-        "manual_renewal": manual_renewal,
-        "notice": seconds(notice),
-        "liveness": seconds(liveness),
-        "buffer": seconds(buffer),
-        "max_hold": seconds(max_hold),
-        "confirm_grants": confirm_grants,
-        "max_waiting": max_waiting,
-        "owner": owner,
-        "label": label,
-        "replicas": replicas,
-    }
-
-
-#: A function that gives user and password, and for how many seconds they are good.
-Credentials = Callable[[], Union[Tuple[Optional[str], str], Tuple[Optional[str], str, Seconds]]]
 
 
 def _asked(credentials: Credentials) -> Callable[[], Tuple[Optional[str], str, Optional[float]]]:
@@ -111,23 +85,29 @@ class Client(OfOneProcess):
         _connected: bool = False,
     ) -> None:
         self._settings: Dict[str, Any] = {
-            "url": url,
-            "sentinels": None if sentinels is None else list(sentinels),
-            "master": master,
-            "nodes": None if nodes is None else list(nodes),
-            "user": user,
-            "password": password,
-            "password_file": _path(password_file),
+            "url": text("the URL", url),
+            "sentinels": None if sentinels is None else texts("sentinels", sentinels),
+            "master": text("master", master),
+            "nodes": None if nodes is None else texts("nodes", nodes),
+            "user": text("user", user),
+            "password": text("the password", password),
+            "password_file": path(password_file),
             "credentials": None if credentials is None else _asked(credentials),
-            "tls": tls,
-            "ca_file": _path(ca_file),
-            "certificate_file": _path(certificate_file),
-            "key_file": _path(key_file),
-            "prefix": prefix,
-            "label": label,
+            "tls": bool(tls),
+            "ca_file": path(ca_file),
+            "certificate_file": path(certificate_file),
+            "key_file": path(key_file),
+            "prefix": text("prefix", prefix),
+            "label": text("label", label),
             "environment": _environment,
         }
+        check_client(self._settings)
         self._client = None if _connected else _process.own(_native.connect_lazy(self._settings))
+
+    def _begin_anew(self) -> None:
+        """Closes the native client. This object and its locks connect anew when they are used."""
+        self.close()
+        self._client = None
 
     def _connect(self) -> _native.Operation:
         return _native.connect(self._settings)
@@ -193,12 +173,12 @@ class Client(OfOneProcess):
 
     def _lock(self, name: str, options: Dict[str, Any]) -> Lock:
         # What cannot work is refused now.
-        made = self._native().lock(name, options)
+        made = self._native().lock(required("the lock's name", name), options)
         made_by = self._client
 
         def of_this_process() -> _native.Lock:
             nonlocal made, made_by
-            if made_by is None or not _process.is_of_this_process(made_by):
+            if made_by is None or made_by is not self._client or not _process.is_of_this_process(made_by):
                 made = self._native().lock(name, options)
                 made_by = self._client
             return made
@@ -219,13 +199,13 @@ class Client(OfOneProcess):
 
         Raises what ``acquire`` raises, with the name of the lock, and :exc:`LockLost` if a lease was lost meanwhile.
         """
-        names = list(names)
-        options, after = lock_options(lease=lease), seconds(timeout)
-        return AcquireAll(
-            f"lock_all({names!r})", lambda: self._native().lock_all(names, options, after, label, owner)
-        )
+        listed, options = texts("names", names), lock_options(lease=lease)
+        how = seconds(timeout), text("label", label), text("owner", owner)
+        return AcquireAll(f"lock_all({listed!r})", lambda: self._native().lock_all(listed, options, *how))
 
-    def keyed_mutex(self, space: str, *, timeout: Optional[Seconds] = None, **options: Any) -> KeyedMutex:
+    def keyed_mutex(
+        self, space: str, *, timeout: Optional[Seconds] = None, **options: Unpack[LockOptions]
+    ) -> KeyedMutex:
         """A lock for each key of a space (accounts, users, files). The lock of a key is named ``SPACE:KEY``.
 
         :param timeout: of each acquire (default: waits for ever).
@@ -244,8 +224,8 @@ class Client(OfOneProcess):
         timeout: Optional[Seconds] = None,
         label: Optional[str] = None,
         owner: Optional[str] = None,
-        on_lost: Optional[str] = None,
-        **options: Any,
+        on_lost: Optional[OnLost] = None,
+        **options: Unpack[LeaseOptions],
     ) -> Callable[[F], F]: ...
     def locked(
         self,
@@ -254,12 +234,17 @@ class Client(OfOneProcess):
         timeout: Optional[Seconds] = None,
         label: Optional[str] = None,
         owner: Optional[str] = None,
-        on_lost: Optional[str] = None,
-        **options: Any,
+        on_lost: Optional[OnLost] = None,
+        **options: Unpack[LeaseOptions],
     ) -> Union[F, Callable[[F], F]]:
         """Decorates a function, or a coroutine function: each call holds the lock.
 
-        :param name: the lock, with arguments in braces: ``"reports:{user_id}"`` (default ``module.qualname``).
+        A function that only returns an awaitable or a generator is refused, when it is called: what it returns would run
+        without the lock. Decorate the coroutine function itself.
+
+        :param name: the lock, with arguments in braces: ``"reports:{user_id}"`` (default ``module.qualname``). A function
+            of a program, which is the module ``__main__``, needs a name: the default would be that of such functions of
+            other programs, and another one where the file is imported.
         :param on_lost: as in :meth:`Lock.acquire`; a coroutine function is cancelled by default.
         :param options: as in :meth:`lock`.
         """
@@ -318,7 +303,7 @@ class Client(OfOneProcess):
         return f"<Client of {server}>"
 
 
-def connect(url: Optional[str] = None, **settings: Any) -> Client:
+def connect(url: Optional[str] = None, **settings: Unpack[ClientOptions]) -> Client:
     """Connects to the server, in about three round trips. The settings are those of :class:`Client`.
 
     Raises :exc:`ConnectionError` within 5 seconds if the server cannot be reached or cannot be used,
@@ -328,7 +313,7 @@ def connect(url: Optional[str] = None, **settings: Any) -> Client:
     return client._connected(wait(client._connect()))
 
 
-async def aconnect(url: Optional[str] = None, **settings: Any) -> Client:
+async def aconnect(url: Optional[str] = None, **settings: Unpack[ClientOptions]) -> Client:
     """As :func:`connect`, for tasks of asyncio."""
     client = Client(url, _connected=True, **settings)
     return client._connected(await run(client._connect()))

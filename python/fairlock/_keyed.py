@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 
 from ._held import AsyncHeld, Held
 from ._lock import Acquire, Lock
+from ._options import AcquireOptions, Unpack
 from ._values import OfOneProcess
 
 
@@ -34,7 +35,7 @@ class KeyedMutex(OfOneProcess):
         text = str(key).replace("%", "%25").replace("{", "%7B").replace("}", "%7D")
         return self._lock(f"{self._space}:{text}")
 
-    def locked(self, key: object, **how: Any) -> Acquire:
+    def locked(self, key: object, **how: Unpack[AcquireOptions]) -> Acquire:
         """Holds the key for a ``with`` or ``async with`` block. Other arguments are those of :meth:`Lock.acquire`."""
         how.setdefault("timeout", self._timeout)
         return self.lock(key).acquire(**how)

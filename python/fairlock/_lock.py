@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Callable, Generic, Optional, Type, TypeVar
+from typing import Any, Callable, Generic, Optional, SupportsIndex, Type, TypeVar
 
 from . import _native
 from ._all_held import AllHeld, AsyncAllHeld
 from ._held import AsyncHeld, Held, check_on_lost
 from ._operation import Operation, nothing, run, the_same, wait
+from ._options import OnLost, text, whole
 from ._state import Broken, History, LockState
 from ._values import OfOneProcess, Seconds, seconds
 from ._waiting import AsyncWaiting, Waiting
@@ -52,9 +53,9 @@ class Acquire(_Scoped[Held, AsyncHeld]):
 
     __slots__ = ("_on_lost",)
 
-    def __init__(self, what: str, begin: Callable[[], _native.Operation], on_lost: Optional[str]) -> None:
+    def __init__(self, what: str, begin: Callable[[], _native.Operation], on_lost: Optional[OnLost]) -> None:
         super().__init__(what, begin, lambda guard: Held(guard, on_lost), lambda guard: AsyncHeld(guard, on_lost))
-        self._on_lost = on_lost
+        self._on_lost: Optional[OnLost] = on_lost
 
     def wait(self) -> Held:
         """Waits on the spot for the lock. Other threads run meanwhile. A KeyboardInterrupt ends the wait at once and
@@ -119,7 +120,7 @@ class Lock(OfOneProcess):
         *,
         label: Optional[str] = None,
         owner: Optional[str] = None,
-        on_lost: Optional[str] = None,
+        on_lost: Optional[OnLost] = None,
     ) -> Acquire:
         """Waits for its turn and holds the lock: ``with lock.acquire() as held:``.
 
@@ -133,10 +134,8 @@ class Lock(OfOneProcess):
         Raises :exc:`Timeout`, :exc:`QueueFull`, :exc:`ConnectionError` where waiting does not help, and others of
         :exc:`Error`. If the wait is interrupted or cancelled, it leaves the queue.
         """
-        after = seconds(timeout)
-        return Acquire(
-            f"acquire() of the lock {self._name!r}", lambda: self._native_lock().acquire(after, label, owner), on_lost
-        )
+        how = seconds(timeout), text("label", label), text("owner", owner)
+        return Acquire(f"acquire() of the lock {self._name!r}", lambda: self._native_lock().acquire(*how), on_lost)
 
     def try_acquire(
         self,
@@ -144,17 +143,15 @@ class Lock(OfOneProcess):
         timeout: Optional[Seconds] = None,
         label: Optional[str] = None,
         owner: Optional[str] = None,
-        on_lost: Optional[str] = None,
+        on_lost: Optional[OnLost] = None,
     ) -> Acquire:
         """Holds the lock if it is free and nobody waits for it; raises :exc:`Busy`, with the holder in it, otherwise.
 
         :param timeout: how many seconds it waits for the server's answer (default 5).
         """
-        after = seconds(timeout)
+        how = seconds(timeout), text("label", label), text("owner", owner)
         return Acquire(
-            f"try_acquire() of the lock {self._name!r}",
-            lambda: self._native_lock().try_acquire(after, label, owner),
-            on_lost,
+            f"try_acquire() of the lock {self._name!r}", lambda: self._native_lock().try_acquire(*how), on_lost
         )
 
     def enqueue(
@@ -163,13 +160,13 @@ class Lock(OfOneProcess):
         *,
         label: Optional[str] = None,
         owner: Optional[str] = None,
-        on_lost: Optional[str] = None,
+        on_lost: Optional[OnLost] = None,
     ) -> Operation[Waiting, AsyncWaiting]:
         """Takes a place in the queue and returns as soon as it has a ticket. The timeout goes on meanwhile."""
-        after = seconds(timeout)
+        how = seconds(timeout), text("label", label), text("owner", owner)
         return Operation(
             f"enqueue() of the lock {self._name!r}",
-            lambda: self._native_lock().enqueue(after, label, owner),
+            lambda: self._native_lock().enqueue(*how),
             lambda waiting: Waiting(waiting, on_lost),
             lambda waiting: AsyncWaiting(waiting, on_lost),
         )
@@ -189,12 +186,13 @@ class Lock(OfOneProcess):
         """Whether this lock's owner, or if it has none this client, holds the lock. One round trip."""
         return self._ask("is_locked_by_me()", lambda lock: lock.is_locked_by_me())
 
-    def break_lease(self, token: int, *, force: bool = False) -> Operation[Broken, Broken]:
+    def break_lease(self, token: SupportsIndex, *, force: bool = False) -> Operation[Broken, Broken]:
         """Ends the lease with this token: its holder is told, and loses it when the rest of it is over.
 
         :param force: ends it at once. For holders that are certainly dead.
         """
-        return self._ask("break_lease()", lambda lock: lock.break_lease(token, force))
+        broken = whole("token", token, 64)
+        return self._ask("break_lease()", lambda lock: lock.break_lease(broken, force))
 
     def record_history(self, on: bool) -> Operation[None, None]:
         """Lets the server keep the latest grants of the lock, or not."""
@@ -205,9 +203,10 @@ class Lock(OfOneProcess):
             nothing,
         )
 
-    def history(self, count: int = 100) -> Operation[History, History]:
+    def history(self, count: SupportsIndex = 100) -> Operation[History, History]:
         """The latest grants of the lock, if they are recorded."""
-        return self._ask("history()", lambda lock: lock.history(count))
+        most = whole("count", count, 32)
+        return self._ask("history()", lambda lock: lock.history(most))
 
     def trouble(self) -> Operation[Optional[str], Optional[str]]:
         """What keeps the client from the server, if anything does. No round trip."""

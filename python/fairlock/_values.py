@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import NoReturn, Optional, SupportsIndex, Union, overload
 
+from ._errors import InvalidOption
+
 #: A time: seconds, or a timedelta.
 Seconds = Union[int, float, timedelta]
 
@@ -20,7 +22,7 @@ def seconds(time: Optional[Seconds]) -> Optional[float]:
     if isinstance(time, timedelta):
         return time.total_seconds()
     if isinstance(time, bool) or not isinstance(time, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise TypeError(f"a time is a number of seconds or a timedelta, and not {time!r}")
+        raise InvalidOption(f"a time is {time!r}, but must be a number of seconds or a timedelta")
     return float(time)
 
 

@@ -8,16 +8,17 @@ from typing import Any, Generator, Optional, Type
 from . import _native
 from ._held import AsyncHeld, Held, check_on_lost
 from ._operation import run, wait
+from ._options import OnLost
 from ._values import OfOneProcess
 
 
 class _Place(OfOneProcess):
     __slots__ = ("_waiting", "_ticket", "_on_lost", "__weakref__")
 
-    def __init__(self, waiting: _native.Waiting, on_lost: Optional[str]) -> None:
+    def __init__(self, waiting: _native.Waiting, on_lost: Optional[OnLost]) -> None:
         self._waiting = waiting
         self._ticket = waiting.ticket
-        self._on_lost = on_lost
+        self._on_lost: Optional[OnLost] = on_lost
 
     @property
     def ticket(self) -> int:

@@ -22,10 +22,11 @@ Each test can have its own: it costs a thread and a port. Let tests wait for eve
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, List, Optional, Type
+from typing import List, Optional, Type
 
 from . import _native
 from ._client import Client, connect
+from ._options import ClientOptions, Unpack
 from ._values import OfOneProcess, Seconds, seconds
 
 
@@ -51,7 +52,7 @@ class LockService(OfOneProcess):
         redis-py that a drop-in class of :mod:`fairlock.compat` takes."""
         return self._service.url
 
-    def client(self, **settings: Any) -> Client:
+    def client(self, **settings: Unpack[ClientOptions]) -> Client:
         """A new client of this service, connected; the settings are those of :class:`fairlock.Client`. The end of the
         ``with`` block closes it.
 

@@ -11,7 +11,7 @@ use crate::errors::invalid;
 /// Seconds of Python as a duration.
 pub(crate) fn duration(option: &str, seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds)
-        .map_err(|_| invalid(&format!("{option} is {seconds} s, but must be a time from 0 on")))
+        .map_err(|_| invalid(&format!("{option} is {seconds} s, but must be a finite time from 0 on")))
 }
 
 pub(crate) fn since_epoch(time: SystemTime) -> f64 {

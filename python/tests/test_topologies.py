@@ -204,7 +204,7 @@ def cluster(node: Server, *command: Any) -> Any:
 
 
 def test_a_cluster(servers: List[Server]) -> None:
-    login = {"password": "secret"}
+    login: Any = {"password": "secret"}
     for first, last in ((0, 5_460), (5_461, 10_922), (10_923, 16_383)):
         node = at_a_port("--cluster-enabled", "yes", **login)
         servers.append(node)
@@ -283,7 +283,7 @@ def test_a_server_that_demands_certificates(servers: List[Server], server: Serve
     cluster(node, "ADDSLOTS", *range(16_384))
     eventually("the cluster is whole", lambda: bool(cluster(node, "INFO")["cluster_state"] == "ok"))
     at = f"127.0.0.1:{node.port}"
-    ours = {"ca_file": authority, "certificate_file": own, "key_file": key}
+    ours: Any = {"ca_file": authority, "certificate_file": own, "key_file": key}
     with fairlock.connect(f"rediss+cluster://{at}", password="secret", **ours) as client:
         excludes(of_cluster.from_url(f"rediss://:secret@{at}", **identity), client)
 

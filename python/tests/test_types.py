@@ -1,0 +1,66 @@
+"""Checkers of types know each option: what is wrong is an error in the editor, and what is right is none."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import List
+
+PROGRAM = """\
+import datetime
+import fairlock
+import fairlock.testing
+from typing import Any
+
+client = fairlock.connect("redis://h", prefix="p", tls=True, credentials=lambda: (None, "password", 900))
+lock = client.lock("lock", lease=datetime.timedelta(minutes=1), max_waiting=3)
+mutex = client.keyed_mutex("users", timeout=3, lease=30, label="job")
+
+def function(number: int) -> str: ...
+async def coroutine(number: int) -> str: ...
+
+a: str = client.locked("lock", timeout=3, lease=30, label="job", on_lost="interrupt")(function)(7)
+b: str = client.locked(function)(7)
+async def main() -> None:
+    c: str = await client.locked("lock")(coroutine)(7)
+    async with lock.acquire(on_lost="cancel") as d, mutex.locked(7, timeout=3) as e:
+        f: int = d.token + e.token
+    await fairlock.aconnect("redis://h", label="me")
+    await fairlock.aconnect("redis://h", labl="me")  # wrong
+    await lock.acquire(on_lost="cansel")  # wrong
+
+fairlock.connect("redis://h", passwort="y")  # wrong
+fairlock.connect("redis://h", password=7)  # wrong
+fairlock.Client("redis://h", tsl=True)  # wrong
+fairlock.testing.LockService().client(perfix="p")  # wrong
+client.lock("lock", leas=3)  # wrong
+client.keyed_mutex("users", leas=3)  # wrong
+client.keyed_mutex("users", lease="3")  # wrong
+client.locked("lock", leese=3)  # wrong
+client.locked("lock", on_lost="cansel")  # wrong
+client.locked("lock", timeout=3)(function)("7")  # wrong
+mutex.locked(7, timout=3)  # wrong
+lock.try_acquire(on_lost="exit")  # wrong
+lock.enqueue(on_lost="exit")  # wrong
+"""
+WRONG = [number for number, line in enumerate(PROGRAM.splitlines(), 1) if line.endswith("# wrong")]
+
+
+def lines_with_errors(folder: Path, *checker: str) -> List[int]:
+    (folder / "program.py").write_text(PROGRAM)
+    run = subprocess.run([sys.executable, "-m", *checker, "program.py"], cwd=folder, capture_output=True, text=True)
+    assert run.returncode == 1, run.stdout + run.stderr
+    if checker[0] == "mypy":
+        return sorted({int(line.split(":")[1]) for line in run.stdout.splitlines() if ": error:" in line})
+    found = json.loads(run.stdout)["generalDiagnostics"]
+    return sorted({one["range"]["start"]["line"] + 1 for one in found if one["severity"] == "error"})
+
+
+def test_mypy_finds_what_is_wrong(tmp_path: Path) -> None:
+    assert lines_with_errors(tmp_path, "mypy", "--strict", "--disable-error-code=empty-body") == WRONG
+
+
+def test_pyright_finds_what_is_wrong(tmp_path: Path) -> None:
+    assert lines_with_errors(tmp_path, "pyright", "--outputjson", "--pythonpath", sys.executable) == WRONG
