@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -25,7 +26,7 @@ def of_examples(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Non
     monkeypatch.setenv("REDIS_URL", server.url)
     monkeypatch.syspath_prepend(str(EXAMPLES))
     yield
-    for name in ("celery_tasks", "fastapi_app", "scheduled_job", "django_command"):
+    for name in ("celery_tasks", "scheduled_job", "django_command"):
         sys.modules.pop(name, None)
 
 
@@ -64,28 +65,47 @@ def test_celery_tasks_wait_their_turn_in_prefork_workers(
     is_free(lock)
 
 
-def test_an_endpoint_of_fastapi(client: fairlock.Client, of_examples: None) -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_endpoint_of_fastapi(client: fairlock.Client, of_examples: None, tmp_path: Path, workers: int) -> None:
     httpx: Any = pytest.importorskip("httpx")
     pytest.importorskip("fastapi")
-    import fastapi_app
+    pytest.importorskip("uvicorn")
+    lock, path = client.lock("reports:7"), str(tmp_path / "uvicorn")
+    # Nobody's time is over before a hang-up and the end of the server.
+    environment = {**os.environ, "REPORT_TIMEOUT": "3600"}
+    command = [sys.executable, "-m", "uvicorn", "fastapi_app:app", "--uds", path, "--workers", str(workers)]
 
-    async def main() -> None:
-        transport = httpx.ASGITransport(app=fastapi_app.app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://test", timeout=SOON) as web:
+    def serves() -> bool:
+        with socket.socket(socket.AF_UNIX) as connection:
+            return connection.connect_ex(path) == 0
+
+    async def main(uvicorn: subprocess.Popen[str]) -> None:
+        transport = httpx.AsyncHTTPTransport(uds=path)
+        async with httpx.AsyncClient(transport=transport, base_url="http://test", timeout=2 * SOON) as web:
             answers = await asyncio.gather(*(web.post("/reports/7") for _ in range(10)))
             assert len({answer.json()["token"] for answer in answers}) == 10
-            held = await client.lock("reports:7").acquire()
-            request = asyncio.ensure_future(web.post("/reports/7"))
-            while (await client.lock("reports:7").inspect()).waiting != 1:
-                await asyncio.sleep(0.01)
-            request.cancel()
-            while (await client.lock("reports:7").inspect()).waiting != 0:
-                await asyncio.sleep(0.01)
-            await held.release()
-        await fastapi_app.client.aclose()
+            async with lock.acquire():
+                # A client that hangs up leaves the queue.
+                _, client_that_waits = await asyncio.open_unix_connection(path)
+                client_that_waits.write(b"POST /reports/7 HTTP/1.1\r\nHost: test\r\nContent-Length: 0\r\n\r\n")
+                await asyncio.to_thread(waiting, lock, 1)
+                client_that_waits.close()
+                await asyncio.to_thread(waiting, lock, 0)
+                # So do requests of a server that is told to end, and it ends.
+                requests = [asyncio.ensure_future(web.post("/reports/7")) for _ in range(5)]
+                await asyncio.to_thread(waiting, lock, 5)
+                uvicorn.send_signal(signal.SIGTERM)
+                assert {answer.status_code for answer in await asyncio.gather(*requests)} == {503}
+                await asyncio.to_thread(uvicorn.wait, 2 * SOON)
+                assert (await lock.inspect()).waiting == 0
 
-    asyncio.run(main())
-    is_free(client.lock("reports:7"))
+    with subprocess.Popen(command, cwd=EXAMPLES, env=environment, stderr=subprocess.PIPE, text=True) as uvicorn:
+        try:
+            eventually("it serves", serves)
+            asyncio.run(main(uvicorn))
+        finally:
+            uvicorn.kill()
+    is_free(lock)
 
 
 def test_a_scheduled_job_runs_on_one_machine(client: fairlock.Client, of_examples: None) -> None:
