@@ -24,7 +24,13 @@ def wait(operation: _native.Operation, longest: Optional[float] = None) -> Any:
 
 async def run(operation: _native.Operation) -> Any:
     """Waits in the running event loop. If the task is cancelled, the operation is given up."""
-    loop = asyncio.get_running_loop()
+    try:
+        loop = asyncio.get_running_loop()
+    except RuntimeError:
+        raise RuntimeError(
+            "no event loop of asyncio runs here, and fairlock awaits on asyncio only: elsewhere (trio, anyio on trio) call "
+            "wait() in a thread"
+        ) from None
     driver = _drivers.get(loop)
     if driver is None:
         driver = _drivers[loop] = _Driver(loop)

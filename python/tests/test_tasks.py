@@ -9,6 +9,7 @@ import threading
 from typing import Any, Awaitable, Callable, List
 
 import pytest
+import trio
 from conftest import SOON, Server, eventually, is_free
 
 import fairlock
@@ -266,6 +267,20 @@ def test_a_thousand_waiting_tasks_cost_one_heartbeat(client: fairlock.Client, se
 
     asyncio.run(main())
     is_free(client.lock("lock"))
+
+
+def test_other_event_loops_are_refused_with_what_works_there(client: fairlock.Client) -> None:
+    lock = client.lock("lock")
+
+    async def main() -> bool:
+        with pytest.raises(RuntimeError, match="fairlock awaits on asyncio only"):
+            await lock.acquire()
+        held = await trio.to_thread.run_sync(lambda: lock.acquire(timeout=SOON).wait())
+        held.release()
+        return True
+
+    assert trio.run(main)
+    is_free(lock)
 
 
 def test_loops_follow_each_other(client: fairlock.Client) -> None:
