@@ -8,7 +8,7 @@ Change all of them at once.
 """
 
 from ._fair import ClusterLock, RedisFairLock
-from ._settings import client_of
+from ._settings import client_of, forget_clients
 from ._tasks import (
     AsyncRedisKeyedMutex,
     DistributedLock,
@@ -28,5 +28,10 @@ __all__ = [
     "client_of",
     "distributed_lock",
     "distributed_lock_decorator",
+    "forget_clients",
     "set_default_redis",
 ]
+
+# Tracebacks name what people import.
+for _name in __all__:
+    globals()[_name].__module__ = __name__

@@ -34,6 +34,12 @@ def forget(held: Union[Held, AsyncHeld]) -> None:
         _held.pop((held.name, held.token), None)
 
 
+def forget_all() -> None:
+    """All are released by others."""
+    with _mutex:
+        _held.clear()
+
+
 def kept_for(lock: Lock, owner: str) -> Optional[Union[Held, AsyncHeld]]:
     """The lease of this process that has the lock for this owner."""
     with _mutex:

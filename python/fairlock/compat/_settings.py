@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from .._client import Client
 from .._errors import InvalidOption
+from . import _kept
 
 _clients: Dict[Tuple[Tuple[str, Any], ...], Client] = {}
 _adding = threading.Lock()
@@ -18,7 +19,8 @@ def client_of(redis: Any) -> Client:
     ``redis.asyncio``). Clients of the same server share one, which lives as long as the process.
 
     Its settings are read, and its connections are not used. Login, TLS, Sentinel and Cluster are taken over. A credential
-    provider is asked at each login, and every ten minutes.
+    provider is asked at each login, and every ten minutes. A client that does not connect to a server (fakeredis, a mock)
+    is a ``TypeError``: a :class:`fairlock.testing.LockService` has a URL for tests.
     """
     if isinstance(redis, Client):
         return redis
@@ -31,16 +33,31 @@ def client_of(redis: Any) -> Client:
         return client
 
 
+def forget_clients() -> None:
+    """Releases all locks of the drop-in classes, leaves their queues, and forgets what was known of their servers. Their
+    objects go on: they connect anew.
+
+    For fixtures that empty the server: ``compat.forget_clients(); redis.flushdb()``. Otherwise the clients of this
+    process remember their leases, and to them an emptied server has lost its data: nothing is granted there until the
+    longest lease of which they know would be over. Closing the clients takes a second at most.
+    """
+    with _adding:
+        clients = list(_clients.values())
+    _kept.forget_all()
+    for client in clients:
+        client._begin_anew()
+
+
 def settings_of(redis: Any) -> Dict[str, Any]:
     """The arguments for :class:`fairlock.Client`."""
     nodes: Any = getattr(redis, "nodes_manager", None)
     if nodes is not None:
+        _check(redis, type(nodes), "initialize")
         arguments: Dict[str, Any] = dict(nodes.connection_kwargs)
         addresses = _list((node.host, node.port) for node in nodes.startup_nodes.values())
         return _with_login(arguments, f"{_scheme('redis+cluster', _is_encrypted(arguments))}://{addresses}")
     pool: Any = getattr(redis, "connection_pool", None)
-    if pool is None:
-        raise TypeError(f"a client of redis-py is needed, and not {redis!r}")
+    _check(redis, getattr(pool, "connection_class", None), "_connect")
     arguments = {**pool.connection_kwargs, "connection_class": pool.connection_class}
     encrypted = _is_encrypted(arguments)
     database = arguments.get("db") or 0
@@ -64,6 +81,17 @@ def settings_of(redis: Any) -> Dict[str, Any]:
         return _with_login(arguments, f"unix://{quote(path)}?db={database}")
     address = _address(arguments.get("host", "localhost"), arguments.get("port", 6379))
     return _with_login(arguments, f"{_scheme('redis', encrypted)}://{address}/{database}")
+
+
+def _check(redis: Any, cls: Any, method: str) -> None:
+    """The class that has the method must be redis-py's (or that of its copy, valkey-py): what connects in another way
+    has settings that lead nowhere, or to another server."""
+    owner = next((base for base in getattr(cls, "__mro__", ()) if method in vars(base)), None)
+    if owner is None or owner.__module__.partition(".")[0] not in ("redis", "valkey"):
+        raise TypeError(
+            f"a client of redis-py that connects to a server is needed, and not {redis!r}: fairlock makes connections of "
+            "its own. For tests, fairlock.testing.LockService has a URL for redis-py"
+        )
 
 
 def _is_encrypted(arguments: Dict[str, Any]) -> bool:
@@ -129,4 +157,9 @@ def _with_login(arguments: Dict[str, Any], url: str) -> Dict[str, Any]:
 
 def text_of(name: Any) -> str:
     """A lock's name; redis-py also takes bytes."""
-    return name.decode() if isinstance(name, (bytes, bytearray)) else str(name)
+    if not isinstance(name, (bytes, bytearray)):
+        return str(name)
+    try:
+        return name.decode()
+    except UnicodeDecodeError:
+        raise InvalidOption(f"the name {bytes(name)!r} is not UTF-8, which the names of fairlock are") from None

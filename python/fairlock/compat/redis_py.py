@@ -4,17 +4,20 @@ Exclusion is among users of fairlock: a process that still uses redis-py's own c
 
 What differs, because fairlock's promises forbid a copy: waiters are served in the order of arrival, ``sleep`` has no
 meaning; a lock without ``timeout`` ends when its process does, and not never; a lease is never shortened, so
-``extend(…, replace_ttl=True)`` prolongs it only; the end of the process releases what it holds; no key has the lock's
-name.
+``extend(…, replace_ttl=True)`` prolongs it only, and a negative time is refused; the end of the process releases what it
+holds; no key has the lock's name, so none can be read, and deleting it frees nothing; there are no scripts to replace and
+no ``do_…`` methods to override. ``LockError`` also refuses what fairlock cannot do: a ``timeout`` below 50 ms or above 30
+days, and a name of more than 512 bytes, that begins with ``}``, or that is not UTF-8.
 """
 
 from __future__ import annotations
 
+import inspect
 import logging
 import threading
 import uuid
 from types import SimpleNamespace, TracebackType
-from typing import Any, Literal, Optional, Type, Union
+from typing import Any, Literal, NoReturn, Optional, Type, Union
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import LockError, LockNotOwnedError
@@ -29,16 +32,36 @@ from ._settings import client_of, text_of
 _logger = logging.getLogger(__name__)
 Number = Union[int, float]
 
+#: What redis-py's class has and a subclass may override. Nothing uses it here.
+_HOOKS = (
+    "do_acquire", "do_release", "do_extend", "do_reacquire", "register_scripts",
+    "LUA_RELEASE_SCRIPT", "LUA_EXTEND_SCRIPT", "LUA_REACQUIRE_SCRIPT",
+)  # fmt: skip
+_SCRIPTS = ("lua_release", "lua_extend", "lua_reacquire")
 
-def _as_theirs(error: _errors.Error, name: Union[str, bytes]) -> Exception:
-    """An error of fairlock as redis-py's users expect it."""
-    if isinstance(error, _errors.ConnectionError):
-        return RedisConnectionError(str(error))
-    return LockError(str(error), lock_name=text_of(name))
+
+class _Script:
+    """A script of redis-py's class. Some programs replace it to change what the lock does."""
+
+    def __set_name__(self, owner: Type[Any], name: str) -> None:
+        self._why = (
+            f"fairlock has no script {name} to read or to replace: its locks are other keys and other scripts. A program "
+            "that needs it must keep redis-py's class"
+        )
+
+    def __get__(self, lock: Any, owner: Type[Any]) -> NoReturn:
+        raise AttributeError(self._why)
+
+    def __set__(self, lock: Any, script: Any) -> NoReturn:
+        raise AttributeError(self._why)
 
 
 class _Base:
     """What both worlds share: everything that does not wait."""
+
+    lua_release = _Script()
+    lua_extend = _Script()
+    lua_reacquire = _Script()
 
     def __init__(
         self,
@@ -64,10 +87,21 @@ class _Base:
         self.local.token = None
         self._made: Optional[FairLock] = None
 
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        overridden = [name for name in _HOOKS if hasattr(cls, name)]
+        overridden += [name for name in _SCRIPTS if not isinstance(inspect.getattr_static(cls, name), _Script)]
+        if overridden:
+            raise TypeError(
+                f"{cls.__qualname__} has {', '.join(overridden)}, but fairlock calls no such method and sends no such "
+                "script: override acquire, release, extend and reacquire, or keep redis-py's class"
+            )
+
     @property
     def _lock(self) -> FairLock:
         if self._made is None:
-            renewed = self.timeout is None
+            # 0 is no timeout, too.
+            renewed = not self.timeout
             lease = None if renewed else self.timeout
             self._made = client_of(self.redis).lock(text_of(self.name), lease=lease, manual_renewal=not renewed)
         return self._made
@@ -79,7 +113,8 @@ class _Base:
         blocking = self.blocking if blocking is None else blocking
         after = self.blocking_timeout if blocking_timeout is None else blocking_timeout
         if blocking:
-            return self._lock.acquire(after, owner=text), text.encode()
+            # A time that is over is one try.
+            return self._lock.acquire(None if after is None else max(after, 0), owner=text), text.encode()
         return self._lock.try_acquire(owner=text), text.encode()
 
     def _keep(self, held: Union[Held, AsyncHeld], token: bytes) -> Literal[True]:
@@ -89,9 +124,9 @@ class _Base:
 
     def _held(self, to_do: str) -> Any:
         if getattr(self.local, "token", None) is None:
-            raise LockError(f"Cannot {to_do} an unlocked lock", lock_name=text_of(self.name))
+            raise self._error(f"Cannot {to_do} an unlocked lock")
         if to_do != "release" and self.timeout is None:
-            raise LockError(f"Cannot {to_do} a lock with no timeout", lock_name=text_of(self.name))
+            raise self._error(f"Cannot {to_do} a lock with no timeout")
         return self.local.held
 
     def _take(self) -> Any:
@@ -100,11 +135,11 @@ class _Base:
         forget(held)
         return held
 
-    def _not_owned(self, to_do: str) -> LockNotOwnedError:
-        return LockNotOwnedError(f"Cannot {to_do} a lock that's no longer owned", lock_name=text_of(self.name))
+    def _error(self, message: str, kind: Type[LockError] = LockError) -> LockError:
+        return kind(message, lock_name=self.name if isinstance(self.name, str) else self.name.decode(errors="replace"))
 
     def _not_acquired(self) -> LockError:
-        return LockError("Unable to acquire lock within the time specified", lock_name=text_of(self.name))
+        return self._error("Unable to acquire lock within the time specified")
 
     def _missing(self, additional_time: Number, replace_ttl: bool) -> Number:
         """What is to be added to the lease."""
@@ -117,6 +152,28 @@ class _Base:
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.name!r}>"
+
+
+class _ErrorsAsTheirs:
+    """A block whose errors of fairlock are raised as redis-py's users expect them."""
+
+    def __init__(self, lock: _Base, to_do: str) -> None:
+        self._lock = lock
+        self._to_do = to_do
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    ) -> None:
+        if isinstance(error, _errors.LockLost):
+            message = f"Cannot {self._to_do} a lock that's no longer owned"
+            raise self._lock._error(message, LockNotOwnedError) from error
+        if isinstance(error, _errors.ConnectionError):
+            raise RedisConnectionError(str(error)) from error
+        if isinstance(error, _errors.Error):
+            raise self._lock._error(str(error)) from error
 
 
 class Lock(_Base):
@@ -135,57 +192,46 @@ class Lock(_Base):
         token: Optional[Union[str, bytes]] = None,
     ) -> bool:
         """Waits for its turn; False at the end of ``blocking_timeout``, or if ``blocking`` is false and it is taken."""
-        try:
-            acquire, token = self._acquire(blocking, blocking_timeout, token)
-            return self._keep(acquire.wait(), token)
-        except (_errors.Timeout, _errors.Busy):
-            return False
-        except _errors.Error as error:
-            raise _as_theirs(error, self.name) from error
+        with _ErrorsAsTheirs(self, "acquire"):
+            try:
+                acquire, token = self._acquire(blocking, blocking_timeout, token)
+                return self._keep(acquire.wait(), token)
+            except (_errors.Timeout, _errors.Busy):
+                return False
 
     def locked(self) -> bool:
         """Whether anybody holds the lock."""
-        return self._lock.is_locked().wait()
+        with _ErrorsAsTheirs(self, "ask about"):
+            return self._lock.is_locked().wait()
 
     def owned(self) -> bool:
         """Whether this lock is held by this object (and thread, if ``thread_local``)."""
         if getattr(self.local, "token", None) is None:
             return False
         try:
-            return bool(self.local.held.verify())
-        except _errors.LockLost:
+            with _ErrorsAsTheirs(self, "ask about"):
+                return bool(self.local.held.verify())
+        except LockNotOwnedError:
             return False
 
     def release(self) -> None:
         """Releases the lock. Raises ``LockError`` if it is not held, ``LockNotOwnedError`` if its lease had ended."""
         held = self._take()
-        try:
+        with _ErrorsAsTheirs(self, "release"):
             held.release()
-        except _errors.LockLost as lost:
-            raise self._not_owned("release") from lost
-        except _errors.Error as error:
-            raise _as_theirs(error, self.name) from error
 
     def extend(self, additional_time: Number, replace_ttl: bool = False) -> Literal[True]:
         """Adds so many seconds to the lease; with ``replace_ttl`` it lasts so many seconds from now at least."""
         held = self._held("extend")
-        try:
+        with _ErrorsAsTheirs(self, "extend"):
             held.extend(self._missing(additional_time, replace_ttl))
-        except _errors.LockLost as lost:
-            raise self._not_owned("extend") from lost
-        except _errors.Error as error:
-            raise _as_theirs(error, self.name) from error
         return True
 
     def reacquire(self) -> Literal[True]:
         """Prolongs the lease to its full length."""
         held = self._held("reacquire")
-        try:
+        with _ErrorsAsTheirs(self, "reacquire"):
             held.renew()
-        except _errors.LockLost as lost:
-            raise self._not_owned("reacquire") from lost
-        except _errors.Error as error:
-            raise _as_theirs(error, self.name) from error
         return True
 
     def __enter__(self) -> Lock:
@@ -213,57 +259,46 @@ class AsyncLock(_Base):
         token: Optional[Union[str, bytes]] = None,
     ) -> bool:
         """As :meth:`Lock.acquire`."""
-        try:
-            acquire, token = self._acquire(blocking, blocking_timeout, token)
-            return self._keep(await acquire, token)
-        except (_errors.Timeout, _errors.Busy):
-            return False
-        except _errors.Error as error:
-            raise _as_theirs(error, self.name) from error
+        with _ErrorsAsTheirs(self, "acquire"):
+            try:
+                acquire, token = self._acquire(blocking, blocking_timeout, token)
+                return self._keep(await acquire, token)
+            except (_errors.Timeout, _errors.Busy):
+                return False
 
     async def locked(self) -> bool:
         """As :meth:`Lock.locked`."""
-        return await self._lock.is_locked()
+        with _ErrorsAsTheirs(self, "ask about"):
+            return await self._lock.is_locked()
 
     async def owned(self) -> bool:
         """As :meth:`Lock.owned`."""
         if getattr(self.local, "token", None) is None:
             return False
         try:
-            return bool(await self.local.held.verify())
-        except _errors.LockLost:
+            with _ErrorsAsTheirs(self, "ask about"):
+                return bool(await self.local.held.verify())
+        except LockNotOwnedError:
             return False
 
     async def release(self) -> None:
         """As :meth:`Lock.release`."""
         held = self._take()
-        try:
+        with _ErrorsAsTheirs(self, "release"):
             await held.release()
-        except _errors.LockLost as lost:
-            raise self._not_owned("release") from lost
-        except _errors.Error as error:
-            raise _as_theirs(error, self.name) from error
 
     async def extend(self, additional_time: Number, replace_ttl: bool = False) -> Literal[True]:
         """As :meth:`Lock.extend`."""
         held = self._held("extend")
-        try:
+        with _ErrorsAsTheirs(self, "extend"):
             await held.extend(self._missing(additional_time, replace_ttl))
-        except _errors.LockLost as lost:
-            raise self._not_owned("extend") from lost
-        except _errors.Error as error:
-            raise _as_theirs(error, self.name) from error
         return True
 
     async def reacquire(self) -> Literal[True]:
         """As :meth:`Lock.reacquire`."""
         held = self._held("reacquire")
-        try:
+        with _ErrorsAsTheirs(self, "reacquire"):
             await held.renew()
-        except _errors.LockLost as lost:
-            raise self._not_owned("reacquire") from lost
-        except _errors.Error as error:
-            raise _as_theirs(error, self.name) from error
         return True
 
     async def __aenter__(self) -> AsyncLock:

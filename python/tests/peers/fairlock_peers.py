@@ -10,7 +10,6 @@ import redis.asyncio.lock
 import redis.lock
 
 import fairlock.compat
-from fairlock.compat import _kept, _settings
 
 try:
     import process_tests
@@ -39,7 +38,4 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
 def pytest_runtest_teardown() -> None:
     """Their tests flush the server in between. fairlock's clients would bring back what they hold, so they end before
     that. A lock that a failed test leaves behind ends with its client."""
-    for client in _settings._clients.values():
-        client.close()
-    _settings._clients.clear()
-    _kept._held.clear()
+    fairlock.compat.forget_clients()
