@@ -3,7 +3,7 @@
 
 with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$server"
 
-.PHONY: loom scripts lint-lua help help-all setup quick test conformance test-all test-matrix test-acl test-examples test-doc test-redis-6.0 test-python test-package-python pictures public-api soak whims mutants mutants-generic model fuzz deny dist dist-static dist-deb release-check bench bench-peers bench-replicas demo
+.PHONY: loom scripts lint-lua help help-all setup quick test conformance test-all test-matrix test-acl test-examples test-doc test-redis-6.0 test-python test-package-python pictures public-api soak whims mutants mutants-generic model fuzz deny dist dist-static dist-deb dist-python release-check bench bench-peers bench-replicas demo
 help:
 	@echo "make demo        six jobs compete for one lock, two are killed, and a timeline shows who held it when"
 	@echo "make quick       the tests that need no server and the scripts against the model: within a minute of an edit"
@@ -37,6 +37,7 @@ help-all: help
 	@echo "make deny        licences, sources and known vulnerabilities of the dependencies"
 	@echo "make bench-peers compares with other locks; make bench-replicas: what it costs to wait for replicas"
 	@echo "make dist        a static binary and a Debian package, tried, in target/packages; make dist-static, make dist-deb: one"
+	@echo "make dist-python  what PyPI gets: wheels for glibc and musl, x86_64 and aarch64, and the source, in target/packages"
 	@echo "make release-check  a release without publishing it: docs, crates, packages and image, made and tried; CI does not"
 	@echo "make setup       only what the other targets need: a redis-server and the crates"
 
@@ -150,6 +151,9 @@ dist:
 
 dist-static dist-deb:
 	./scripts/dist.sh $(@:dist-%=%)
+
+dist-python:
+	./scripts/dist-python.sh
 
 # A dry run of docs/releasing.md. It takes half an hour, and CI does not run it.
 release-check:

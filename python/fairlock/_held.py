@@ -126,7 +126,7 @@ class _Lease(OfOneProcess):
 
     @property
     def remaining(self) -> float:
-        """How many seconds are left of the lease, by a clock that counts suspended time."""
+        """How many seconds are left of the lease, by a clock that counts suspended time. 0 in a forked process."""
         return self._guard.remaining
 
     def check(self) -> None:
@@ -194,7 +194,8 @@ class Held(_Lease):
         wait(self._guard.refresh())
 
     def wait_renewed(self, timeout: Optional[Seconds] = None) -> float:
-        """Waits for the next renewal, and returns the seconds that are left after it. Raises :exc:`LockLost`."""
+        """Waits for the next renewal, and returns the seconds that are left after it. Raises :exc:`LockLost`, or
+        ``TimeoutError`` when the time is over."""
         return float(wait(self._guard.renewed(), seconds(timeout)))
 
     def __enter__(self) -> Held:

@@ -128,8 +128,9 @@ class Lock(OfOneProcess):
         :param label: what others see in :meth:`inspect` (default ``host:pid``).
         :param owner: for whom the acquire is made, as others see it.
         :param on_lost: what the loss of the lease does to the block. ``"cancel"`` cancels the task of an ``async with``
-            block, ``"interrupt"`` interrupts the main thread in a ``with`` block as Ctrl-C does; both blocks then raise
-            :exc:`LockLost`. None (default): ask :meth:`Held.check`, or wait for :attr:`Held.lost`.
+            block, ``"interrupt"`` interrupts the main thread in a ``with`` block as Ctrl-C does (by ``SIGURG``, thus
+            also where ``SIGINT`` is ignored); both blocks then raise :exc:`LockLost`. None (default): ask
+            :meth:`Held.check`, or wait for :attr:`Held.lost`.
 
         Raises :exc:`Timeout`, :exc:`QueueFull`, :exc:`ConnectionError` where waiting does not help, and others of
         :exc:`Error`. If the wait is interrupted or cancelled, it leaves the queue.

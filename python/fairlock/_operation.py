@@ -28,8 +28,8 @@ async def run(operation: _native.Operation) -> Any:
         loop = asyncio.get_running_loop()
     except RuntimeError:
         raise RuntimeError(
-            "no event loop of asyncio runs here, and fairlock awaits on asyncio only: elsewhere (trio, anyio on trio) call "
-            "wait() in a thread"
+            "no event loop of asyncio runs here, and fairlock awaits on asyncio only: elsewhere (trio, anyio on trio) "
+            "call wait() in a thread"
         ) from None
     driver = _drivers.get(loop)
     if driver is None:

@@ -15,7 +15,11 @@ fairlock's own tests compare with Redis step by step. The package does not need 
         redis.advance(other.lease)                         # the holder has died: nobody renews its lease
         assert build_report() == "built"
 
-Each test can have its own: it costs a thread and a port. Let tests wait for events and not for time: ``held.lost``,
+Tests that empty a *real* server in between (``FLUSHDB``) are another matter: clients that hold or know leases take that
+for a loss of data, and the next test waits for a lease. Close them first, give each test a ``prefix=`` of its own, or,
+with the drop-in classes, call :func:`fairlock.compat.forget_clients`.
+
+Each test can have its own service: it costs a thread and a port. Let tests wait for events and not for time: ``held.lost``,
 ``waiting.position()``, ``lock.inspect()``.
 """
 
@@ -91,7 +95,7 @@ class LockService(OfOneProcess):
         lease was ended hears of it with its next renewal, after a third of the lease in true time, or by
         ``held.renew()`` at once.
 
-        :param by: seconds or a timedelta, 71 years at the most.
+        :param by: seconds or a timedelta; more than 71 years count as 71 years.
 
         Raises :exc:`fairlock.InvalidOption`.
         """

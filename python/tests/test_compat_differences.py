@@ -91,9 +91,6 @@ def test_tasks_whose_clients_are_forgotten(server: Server, client: fairlock.Clie
 class Own(redis.Connection):
     """As programs have it, to notice connections."""
 
-    def on_connect(self) -> None:
-        super().on_connect()
-
 
 class Tunnel(redis.Connection):
     def _connect(self) -> Any:

@@ -84,7 +84,7 @@ class RedisFairLock:
         if not self.acquire():
             raise _errors.Timeout(
                 f"the lock {self.key!r} was not acquired within {self.timeout} s", waited=self.timeout, position=None,
-                cause=None,
+                position_age=None, cause=None,
             )  # fmt: skip
         return self
 
