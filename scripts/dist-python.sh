@@ -52,13 +52,15 @@ with client.lock('reports:nightly').acquire(timeout=30, label='job 7') as held:
     print('granted', held.token > 0)"
 granted() { [ "$1" = "granted True" ] || fail "$2 said: $1"; echo "$2: it takes a lock"; }
 
-# The folder of a Debian for aarch64 with Python, whose programs qemu runs.
+# The folder of a Debian for aarch64 with Python, whose programs qemu runs. The release is that of this machine, if it is
+# one: qemu takes many times as long for newer Pythons.
 arm64() {
-    local debian=$root/target/arm64
+    local debian=$root/target/arm64 release
     if [ ! -e "$debian/complete" ]; then
         rm -rf "$debian"
-        debootstrap --arch=arm64 --variant=minbase --foreign --include=python3 stable "$debian" >"$place/debootstrap" 2>&1 ||
-            return 1
+        # shellcheck source=/dev/null
+        release=$(. /etc/os-release && [ "$ID" = debian ] && echo "$VERSION_CODENAME") || release=stable
+        debootstrap --arch=arm64 --variant=minbase --foreign --include=python3 "$release" "$debian" >&2 || return 1
         for package in "$debian"/var/cache/apt/archives/*.deb; do dpkg -x "$package" "$debian"; done
         touch "$debian/complete"
     fi
