@@ -33,7 +33,7 @@ def check_possible() -> None:
     """Refuses what cannot be interrupted."""
     if threading.current_thread() is not threading.main_thread():
         raise InvalidOption('on_lost="interrupt" is for the main thread: other threads cannot be interrupted')
-    if signal.getsignal(signal.SIGINT) not in (signal.default_int_handler, signal.SIG_IGN):
+    if signal.getsignal(signal.SIGINT) not in (signal.default_int_handler, signal.SIG_IGN, signal.SIG_DFL):
         raise InvalidOption(
             'on_lost="interrupt" raises KeyboardInterrupt, but this program has its own handler for SIGINT and does not '
             "expect one: call held.check(), or wait for held.lost in a thread"

@@ -188,7 +188,8 @@ class Lock(OfOneProcess):
         return self._ask("is_locked_by_me()", lambda lock: lock.is_locked_by_me())
 
     def break_lease(self, token: SupportsIndex, *, force: bool = False) -> Operation[Broken, Broken]:
-        """Ends the lease with this token: its holder is told, and loses it when the rest of it is over.
+        """Ends the lease with this token: its holder hears at once that it is lost, and has the rest of it to stop. Nobody
+        else is granted the lock before that is over.
 
         :param force: ends it at once. For holders that are certainly dead.
         """

@@ -5,7 +5,7 @@ Exclusion is among users of fairlock: a process that still uses the old class un
 What differs, because fairlock's promises forbid a copy: waiters are served in the order of arrival; a lock without
 ``expire`` ends when its process does, and not never; a lease is never shortened, so ``extend`` prolongs it only, and only
 in the process that acquired it; the end of the process releases what it holds; :func:`reset_all` resets the locks of
-this process.
+this process. An ``expire`` above 30 days is a :exc:`fairlock.InvalidOption`.
 """
 
 from __future__ import annotations
