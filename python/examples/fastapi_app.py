@@ -10,6 +10,7 @@ before it ends the lifespan.
 import asyncio
 import os
 import signal
+import threading
 from contextlib import asynccontextmanager
 
 import fairlock
@@ -29,7 +30,9 @@ async def lifespan(app: FastAPI):
         ending = True
         of_uvicorn(number, frame)
 
-    signal.signal(signal.SIGTERM, end)
+    # Not so in tests, where the lifespan runs in another thread.
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, end)
     yield
     # No request is left. What is held nevertheless is released.
     await client.aclose()

@@ -74,21 +74,23 @@ def called(function: Callable[..., Any]) -> str:
     return getattr(function, "__qualname__", None) or repr(function)
 
 
-def default_name(function: Callable[..., Any], of_module: str) -> str:
+def default_name(function: Callable[..., Any], in_module: Optional[str]) -> str:
     """The name of a lock that is called as its function. A script has another module name than an importer sees."""
+    if in_module is None:
+        raise InvalidOption(f"{function!r} has no name that is the same in all processes: name the lock")
     if function.__module__ in ("__main__", "__mp_main__"):
         raise InvalidOption(
             f"{called(function)} is a function of a program, {function.__module__}, so its lock would have the name of "
             "such functions of other programs, and not the one that it has where this file is imported: name the lock"
         )
-    return f"{function.__module__}.{of_module}"
+    return f"{function.__module__}.{in_module}"
 
 
 def _names(function: Callable[..., Any], name: Optional[str], lock: Callable[[str], Lock]) -> Callable[..., Lock]:
     """What chooses the lock of a call."""
     if name is None:
         # Braces in a name choose a cluster slot; `<locals>` of nested functions has none.
-        name, fields = default_name(function, called(function)), []
+        name, fields = default_name(function, getattr(function, "__qualname__", None)), []
     else:
         fields = [field for _, field, _, _ in string.Formatter().parse(name) if field is not None]
         name = name if fields else name.format()

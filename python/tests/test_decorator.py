@@ -69,6 +69,8 @@ def test_an_object_that_is_called_as_a_coroutine_function_holds_the_lock(client:
     assert asyncio.run(client.locked("lock")(Job())())
     with pytest.raises(TypeError, match="is a generator"):
         client.locked("lock")(Generator())
+    with pytest.raises(fairlock.InvalidOption, match="no name that is the same in all processes"):
+        client.locked(Job())
     is_free(client.lock("lock"))
 
 
