@@ -333,7 +333,10 @@ impl<'a> Judge<'a> {
     /// What the state of its acquire asks for.
     pub fn as_before(&mut self, asked: &Asked) {
         let id = asked.text(if asked.verb == "heartbeat" { 5 } else { 0 });
-        let holds = self.ledger.acquires.get(&id).is_some_and(|acquire| acquire.holds);
+        // A client of the full size hands out a claim and confirms it later.
+        let handed_out = self.ledger.terms.can("full");
+        let acquire = self.ledger.acquires.get(&id);
+        let holds = acquire.is_some_and(|acquire| acquire.holds || (handed_out && acquire.token > 0));
         let lease = Duration::from_micros(self.ledger.terms.lease);
         match &*asked.verb {
             "heartbeat" => self.alive(asked),
