@@ -72,7 +72,7 @@ fn become_what_is_asked_for() -> ExitCode {
             Some(shim::queue::WORD) => return shim::queue::main(),
             Some(stage::COMMAND_WORD) => return stage::become_command(words),
             Some(names::WORD) => return names::main(),
-            Some(run::hold::WORD) => return exit::with(hold_for_a_script(words)),
+            Some(run::STAND_IN) => return exit::with(hold_for_a_script(words)),
             Some(local::server::WORD) => return local::server::main(words),
             _ => {}
         }

@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal};
 
 use super::folder::Folder;
 use crate::exit::{Failure, say};
+use crate::process::descriptors;
 use crate::text::printable;
 
 /// `fairlock __server FOLDER PROGRAM` becomes the private server.
@@ -29,7 +30,9 @@ pub(crate) fn main(mut arguments: impl Iterator<Item = OsString>) -> ExitCode {
     let failure = match rustix::process::setsid() {
         Err(error) => Failure::because("cannot begin a session", error),
         Ok(_) => {
-            close_inherited();
+            // A server that outlives its caller must hold neither the caller's pipes, whose readers would wait for ever,
+            // nor its file locks.
+            descriptors::close_inherited(None);
             // A running job that starts the server has signals blocked.
             let _ = SigSet::empty().thread_set_mask();
             become_server(&folder, &program, Place::IfFree)
@@ -89,19 +92,6 @@ fn take_place(folder: &Folder, place: Place) -> Result<[Option<OwnedFd>; 2], Fai
         return Err(taken());
     }
     Ok([Some(lock.into()), shown])
-}
-
-/// Closes all inherited descriptors but stdin, stdout and stderr. A server that outlives its caller must hold neither
-/// the caller's pipes, whose readers would wait for ever, nor its file locks.
-fn close_inherited() {
-    // The descriptor of the listing is among them, so the listing is read to its end first.
-    let open: Vec<i32> = std::fs::read_dir("/dev/fd").map_or_else(
-        |_| (3..256).collect(),
-        |entries| entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect(),
-    );
-    for descriptor in open.into_iter().filter(|descriptor| *descriptor > 2) {
-        let _ = nix::unistd::close(descriptor);
-    }
 }
 
 /// A private server that was found among the processes.

@@ -1,9 +1,12 @@
-//! What fairlock needs from the operating system: its clock with alarms, its signals, its terminal, its table of processes.
+//! What fairlock needs from the operating system: its clock with alarms, its signals, its terminal, its descriptors, its
+//! table of processes, its log.
 
 pub(crate) mod alarm;
 pub(crate) mod descendants;
+pub(crate) mod descriptors;
 pub(crate) mod lookup;
 pub(crate) mod signals;
+pub(crate) mod system_log;
 pub(crate) mod table;
 pub(crate) mod terminal;
 

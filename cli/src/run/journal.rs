@@ -5,6 +5,7 @@
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::Write as _;
+use std::os::fd::RawFd;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
@@ -30,7 +31,7 @@ pub(crate) struct Journal {
 impl Journal {
     /// Opens a file, or with a number the descriptor that this process inherited.
     pub(crate) fn open(to: &OsStr) -> Result<Self, Failure> {
-        let descriptor = to.to_str().and_then(|text| text.parse::<u32>().ok());
+        let descriptor = descriptor(to);
         let path = descriptor.map_or_else(|| PathBuf::from(to), |number| format!("/dev/fd/{number}").into());
         // A pipe without a reader is an error, and not a wait for one.
         let flags = OFlags::NONBLOCK.bits().cast_signed();
@@ -62,6 +63,11 @@ impl Journal {
             let _ = lines.try_send(printable_json(&line.to_string()) + "\n");
         }
     }
+}
+
+/// The descriptor that this names, if it names no file.
+pub(super) fn descriptor(to: &OsStr) -> Option<RawFd> {
+    to.to_str()?.parse().ok().filter(|number| *number >= 0)
 }
 
 /// The first event comes after the signals are blocked, so that the thread leaves them to their listener.

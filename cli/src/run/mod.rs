@@ -10,6 +10,7 @@ mod news;
 pub(crate) mod progress;
 mod request;
 mod setting;
+mod stand_in;
 mod subject;
 mod supervise;
 mod systemd;
@@ -23,6 +24,7 @@ use std::borrow::Cow;
 use std::ffi::OsString;
 
 pub(crate) use args::Args;
+pub(crate) use stand_in::WORD as STAND_IN;
 use tokio::runtime::Builder;
 
 use crate::exit::{self, Failure};
@@ -42,7 +44,7 @@ pub(crate) fn run(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
         None => failure,
     })?;
     let names = granted::in_order(&args.name, &args.and);
-    let label = || request::default_label(&words);
+    let label = || request::default_label(&words, std::process::id());
     let mut setting = Setting::new(server, &args.wait, names, args.kill_after, label)?;
     let runtime = runtime::start(Builder::enable_time)?;
     runtime.block_on(async {

@@ -37,13 +37,13 @@ pub(crate) struct Request<'a> {
     pub(crate) ancestors: &'a Ancestors,
 }
 
-/// The label that others see: who runs the process and where, and which command it is for.
-pub(crate) fn default_label(command: &[OsString]) -> String {
+/// The label that others see: who runs this process and where, and which command it is for.
+pub(crate) fn default_label(command: &[OsString], process: u32) -> String {
     let machine = rustix::system::uname();
     let host = machine.nodename().to_string_lossy();
     let user = User::from_uid(geteuid()).ok().flatten().map(|user| user.name + "@").unwrap_or_default();
     let name: String = subject::of(command).chars().take(40).collect();
-    format!("{user}{host}:{} {name}", std::process::id()).trim_end().to_owned()
+    format!("{user}{host}:{process} {name}").trim_end().to_owned()
 }
 
 /// The failure of a wait that a signal ended.

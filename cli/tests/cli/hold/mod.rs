@@ -1,5 +1,9 @@
 //! `fairlock hold`: a lock without a command, and `--fd` for scripts that lock in the middle.
 
+mod descriptors;
+mod output;
+mod signals;
+
 use std::io::Read as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -30,17 +34,32 @@ impl Script {
     }
 
     fn start_in(folder: tempfile::TempDir, redis: &Redis, text: &str) -> Self {
-        let mut sh = Command::new("sh");
+        Self::start_by(&["sh", "-c"], folder, redis, text)
+    }
+
+    /// The words of the shell come before the text.
+    fn start_by(shell: &[&str], folder: tempfile::TempDir, redis: &Redis, text: &str) -> Self {
+        let mut sh = Command::new(shell[0]);
+        sh.args(&shell[1..]);
         sh.env("F", env!("CARGO_BIN_EXE_fairlock")).env("REDIS_URL", redis.url()).env("L", folder.path().join("lock"));
         let pipe = folder.path().join("steps");
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
         let text = format!("exec 8<>'{}'; step() {{ echo \"$@\"; read -r _ <&8; }}; {text}", pipe.display());
-        Self { folder, process: Process::spawn(sh.args(["-c", &text])) }
+        Self { folder, process: Process::spawn(sh.arg(&text)) }
     }
 
     fn step(&self) {
         std::fs::write(self.folder.path().join("steps"), "\n").unwrap();
     }
+}
+
+/// The process that holds a lock for this script.
+fn stand_in(script: u32) -> u32 {
+    let words = format!("\0__hold\0{script}\0");
+    let all = std::fs::read_dir("/proc").unwrap().flatten();
+    let mut all = all.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+    let words_of = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    all.find(|pid| words_of(*pid).contains(&words)).expect("a stand-in")
 }
 
 #[test]
