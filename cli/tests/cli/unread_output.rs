@@ -22,7 +22,18 @@ const ALL: [Unheard; 3] = [Unheard::Full, Unheard::Broken, Unheard::Closed];
 
 /// `fairlock run x OPTIONS -- sh -c SCRIPT` with such a stderr. A pipe stays full while its reader is kept.
 fn run(unheard: Unheard, redis: &Redis, name: &str, options: &[&str], script: &str) -> (Process, Option<PipeReader>) {
-    let mut command = Command::new("sh");
+    run_by(&mut Command::new("sh"), unheard, redis, name, options, script)
+}
+
+/// The same with this shell.
+fn run_by(
+    command: &mut Command,
+    unheard: Unheard,
+    redis: &Redis,
+    name: &str,
+    options: &[&str],
+    script: &str,
+) -> (Process, Option<PipeReader>) {
     let close = if unheard == Unheard::Closed { "exec \"$@\" 2>&-" } else { "exec \"$@\"" };
     command.env("REDIS_URL", redis.url()).args(["-c", close, "sh", env!("CARGO_BIN_EXE_fairlock"), "run", name]);
     command.args(options).args(["--", "sh", "-c", script]);
@@ -30,7 +41,7 @@ fn run(unheard: Unheard, redis: &Redis, name: &str, options: &[&str], script: &s
     rustix::io::ioctl_fionbio(&writer, true).unwrap();
     while writer.write(&[b'.'; 4096]).is_ok() {}
     rustix::io::ioctl_fionbio(&writer, false).unwrap();
-    let process = Process::spawn_speaking_to(Stdio::from(writer), &mut command);
+    let process = Process::spawn_speaking_to(Stdio::from(writer), command);
     (process, (unheard == Unheard::Full).then_some(reader))
 }
 
@@ -130,4 +141,21 @@ fn at_a_stuck_terminal_the_command_is_dead_before_the_next_grant_when_its_lease_
         await_death(fairlock);
         redis.cont();
     });
+}
+
+/// As where a container allows few threads.
+#[test]
+fn without_a_thread_that_writes_a_failure_is_told_all_the_same() {
+    let redis = Redis::start();
+    // No thread can have a stack of this size.
+    let (variable, size) = ("RUST_MIN_STACK", (1_u64 << 50).to_string());
+    for words in [&["run", "x", "true"][..], &["hold", "x"], &["run", "x", "no-such-command"]] {
+        let ended = Process::spawn(redis.fairlock().env(variable, &size).args(words)).finish();
+        assert!(matches!(ended.code, 125 | 127) && ended.stderr.starts_with("fairlock: "), "{words:?}: {ended:?}");
+    }
+    // But never at the price of waiting for a reader.
+    for unheard in ALL {
+        let (process, _pipe) = run_by(Command::new("sh").env(variable, &size), unheard, &redis, "x", &[], "true");
+        assert_eq!(process.finish().code, 125, "{unheard:?}");
+    }
 }

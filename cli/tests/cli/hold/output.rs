@@ -41,7 +41,8 @@ fn a_loss_is_told_where_the_script_complains() {
     let script = Script::start(&redis, text);
     assert_eq!(script.process.line(), "held");
     let held = token(&redis, "x");
-    assert!(redis.fairlock().args(["break", "x", "--token", &held]).status().unwrap().success());
+    let broken = redis.fairlock().args(["break", "x", "--token", &held]).output().unwrap();
+    assert!(broken.status.success(), "{broken:?}");
     let log = script.folder.path().join("lock.log");
     assert_eq!(script.process.finish().code, 5);
     let log = std::fs::read_to_string(log).unwrap();
