@@ -22,21 +22,19 @@ pub(crate) fn for_wrong_call(error: &mut clap::Error, command: &clap::Command) -
         _ => None,
     };
     let (argument, value) = (text(ContextKind::InvalidArg), text(ContextKind::InvalidValue));
-    if error.get(ContextKind::SuggestedArg).is_some() {
+    let of_flock = argument.as_deref().and_then(of_flock).filter(|_| error.kind() == ErrorKind::UnknownArgument);
+    if error.get(ContextKind::SuggestedArg).is_some() && of_flock.is_none() {
         // Only a word is misspelled.
         error.remove(ContextKind::Suggested);
         return None;
     }
     let tip = match (error.kind(), argument.as_deref()) {
         (ErrorKind::UnknownArgument, Some(option)) => match option {
-            "-F" | "--no-fork" => {
-                "fairlock runs as long as the command, to renew its lease: leave the option out".to_owned()
+            _ if of_flock.is_some() => {
+                error.remove(ContextKind::SuggestedArg);
+                of_flock?.to_owned()
             }
             _ if is_number(option) => "no time and no number here is negative".to_owned(),
-            "-x" | "-e" | "--exclusive" => "every lock is exclusive: leave the option out".to_owned(),
-            "-s" | "--shared" => "every lock is exclusive: there is no shared one".to_owned(),
-            "-u" | "--unlock" => "a lock is released when its command ends".to_owned(),
-            "-o" | "--close" => "the command never inherits the lock: leave the option out".to_owned(),
             _ if has_command(error) && is_behind_a_name(option) => {
                 // clap would advise `-- -x`, which makes an option the command.
                 "options of fairlock come before the command, those of the command behind it".to_owned()
@@ -75,6 +73,19 @@ pub(crate) fn for_wrong_call(error: &mut clap::Error, command: &clap::Command) -
     };
     error.remove(ContextKind::Suggested);
     Some(tip)
+}
+
+/// Options of flock that make no sense here.
+fn of_flock(option: &str) -> Option<&'static str> {
+    Some(match option {
+        "-F" | "--no-fork" => "fairlock runs as long as the command, to renew its lease: leave the option out",
+        "-s" | "--shared" => "every lock is exclusive: there is no shared one",
+        "-u" | "--unlock" => {
+            "a lock is released when its command ends, or when its script closes the descriptor, as in `exec 9>&-`"
+        }
+        "-o" | "--close" => "the command never inherits the lock: leave the option out",
+        _ => return None,
+    })
 }
 
 /// Verbs of other programs.

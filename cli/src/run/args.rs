@@ -114,10 +114,13 @@ pub(crate) struct Wait {
     pub(crate) timeout: Option<Duration>,
     /// Do not wait at all
     ///
-    /// Exits with 122 if the lock is taken. After holder and waiters died, two calls may find the lock taken before one
+    /// Exits with 122 if the lock is taken, also with --timeout, as flock does. After holder and waiters died, two calls may find the lock taken before one
     /// finds them dead: silence alone does not show whether they died or the server stood still.
-    #[arg(short = 'n', long, aliases = ["nb", "nonblock"], conflicts_with = "timeout")]
+    #[arg(short = 'n', long, aliases = ["nb", "nonblock"])]
     pub(crate) no_wait: bool,
+    /// For callers of flock: every lock is exclusive, so this changes nothing
+    #[arg(short = 'x', short_alias = 'e', long = "exclusive", overrides_with = "_exclusive", hide_short_help = true)]
+    pub(crate) _exclusive: bool,
     /// Exit with N instead of 122 and 124
     ///
     /// For callers that know the exit code of flock. With 0, a lock that is taken is no failure. A server that does not

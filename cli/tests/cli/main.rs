@@ -11,6 +11,7 @@ mod doctor;
 mod events;
 mod examples;
 mod exporter;
+mod flock;
 mod give_back;
 mod grants;
 mod history;
