@@ -1,6 +1,8 @@
 //! The command line as a whole. Each subcommand's arguments and their help are in the module of that subcommand.
 
+use std::any::TypeId;
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 use clap::builder::FalseyValueParser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
@@ -167,8 +169,11 @@ impl Cli {
 
     /// The arguments that another process of this program was given.
     pub(crate) fn of(words: impl IntoIterator<Item = OsString>) -> Result<Self, clap::Error> {
-        let mut command = command_here();
-        let matches = command.try_get_matches_from_mut(or_help(words))?;
+        let (mut command, words) = (command_here(), or_help(words));
+        let matches = command.try_get_matches_from_mut(&words).map_err(|error| match error.kind() {
+            ErrorKind::InvalidUtf8 => command_here().error(ErrorKind::InvalidUtf8, not_utf_8(words)),
+            _ => error,
+        })?;
         let given = matches.subcommand().map_or(&matches, |(_, matches)| matches);
         let mut cli = Self::from_arg_matches(&matches)?;
         // Of these two, one on the command line replaces one in the environment.
@@ -189,6 +194,28 @@ impl Cli {
 
 fn not_with_local(command: &mut Command, option: &str) -> clap::Error {
     command.error(ErrorKind::ArgumentConflict, format!("the argument '--{option}' cannot be used with '--local'"))
+}
+
+/// Which argument or variable has to be UTF-8 and is not. clap does not say, and those of the command, and paths, may be
+/// anything. So one after the other is made UTF-8, until clap does not complain any more.
+fn not_utf_8(mut words: Vec<OsString>) -> String {
+    const OWN: &str = "is not valid UTF-8: names, labels and options must be";
+    for at in 0..words.len() {
+        if let Err(word) = words[at].clone().into_string() {
+            let shown = word.to_string_lossy().into_owned();
+            words[at] = shown.clone().into();
+            let again = command_here().try_get_matches_from(&words);
+            if again.err().is_none_or(|error| error.kind() != ErrorKind::InvalidUtf8) {
+                return format!("the argument '{shown}' {OWN}");
+            }
+        }
+    }
+    let is_text = |arg: &&Arg| arg.get_value_parser().type_id() != TypeId::of::<PathBuf>();
+    let command = command();
+    let run = command.find_subcommand("run").into_iter().flat_map(Command::get_arguments);
+    let mut named = run.filter(is_text).filter_map(variables::of);
+    let found = named.find(|name| std::env::var_os(name).is_some_and(|value| value.to_str().is_none()));
+    found.map_or_else(|| format!("a variable {OWN}"), |name| format!("the variable {name} {OWN}"))
 }
 
 fn on_the_line(matches: &ArgMatches, id: &str) -> bool {

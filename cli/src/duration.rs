@@ -2,12 +2,17 @@
 
 use std::time::Duration;
 
+const NO_TIME: &str = "no time: give seconds, or a time such as 90s, 10m or 1h";
+const TOO_LONG: &str = "longer than can be counted";
+
 /// Such as `90s` or `1h`, or a number of seconds.
 pub(crate) fn any(text: &str) -> Result<Duration, String> {
-    match text.parse() {
-        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|error| error.to_string()),
-        Err(_) => humantime::parse_duration(text).map_err(|error| error.to_string()),
-    }
+    let time = match text.parse::<f64>() {
+        Ok(seconds) if seconds.is_nan() => Err(NO_TIME),
+        Ok(seconds) => Duration::try_from_secs_f64(seconds).map_err(|_| TOO_LONG),
+        Err(_) => humantime::parse_duration(text).map_err(|_| NO_TIME),
+    };
+    time.map_err(str::to_owned)
 }
 
 pub(crate) fn positive(text: &str) -> Result<Duration, String> {
@@ -17,8 +22,11 @@ pub(crate) fn positive(text: &str) -> Result<Duration, String> {
 /// A value of an option: how long to wait.
 pub(crate) fn timeout(text: &str) -> Result<Duration, String> {
     const DAYS: u64 = 366;
-    let at_most = Duration::from_secs(DAYS * 24 * 3600);
-    any(text).and_then(|time| if time > at_most { Err(format!("must be at most {DAYS} days")) } else { Ok(time) })
+    match any(text) {
+        Ok(time) if time <= Duration::from_secs(DAYS * 24 * 3600) => Ok(time),
+        Err(error) if error != TOO_LONG => Err(error),
+        _ => Err(format!("must be at most {DAYS} days; without the option it waits for ever")),
+    }
 }
 
 /// A duration for people, as exact as they can use it: `1m 5s`, `12s`, `850ms`, `1.2ms`, `85µs`.

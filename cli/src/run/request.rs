@@ -65,15 +65,20 @@ pub(crate) async fn why_silent(client: &Client, name: &str) -> String {
     known.unwrap_or_else(|| "Redis does not answer".to_owned())
 }
 
-/// Why a wait without known trouble was not served. None if it was, since others have the lock.
+/// Why a wait without known trouble was not served, for the end of a sentence. None if it was, since others have the
+/// lock.
 async fn unserved(lock: &Lock, was_queued: bool) -> Option<String> {
     match timeout(ANSWER, lock.inspect()).await {
         // It refused, or was too slow. Whoever has the lock is not the reason.
-        Ok(Ok(_)) if !was_queued => Some("the time was over before it gave a place in the queue".to_owned()),
+        Ok(Ok(_)) if !was_queued => Some(": the time was over before it had a place in the queue".to_owned()),
         Ok(Ok(_)) => None,
-        Ok(Err(fault)) => Some(refusal::told(&fault.to_string())),
-        Err(_) => Some(trouble(lock).await.unwrap_or_else(|| "no answer".to_owned())),
+        Ok(Err(fault)) => Some(not_served(&refusal::told(&fault.to_string()))),
+        Err(_) => Some(not_served(&trouble(lock).await.unwrap_or_else(|| "no answer".to_owned()))),
     }
+}
+
+fn not_served(why: &str) -> String {
+    format!("; the server does not serve: {}", printable(why))
 }
 
 impl Request<'_> {
@@ -117,8 +122,8 @@ impl Request<'_> {
         let refused = cause.as_deref().and_then(refusal::meaning).filter(|_| position.is_none()).map(str::to_owned);
         let unserved = match (cause, refused.or(trouble(lock).await)) {
             // A server whose replicas do not follow answers all the same.
-            (Some(cause), _) if self.replicas > 0 => Some(refusal::told(&cause)),
-            (_, Some(trouble)) => Some(trouble),
+            (Some(cause), _) if self.replicas > 0 => Some(not_served(&refusal::told(&cause))),
+            (_, Some(trouble)) => Some(not_served(&trouble)),
             (_, None) => unserved(lock, position.is_some()).await,
         };
         let place = position.map(|position| format!(", at position {position}")).unwrap_or_default();
@@ -128,7 +133,7 @@ impl Request<'_> {
             None => self.conflict(exit::TIMED_OUT, message),
             Some(why) => Failure {
                 tip: self.tip.filter(|_| position.is_none()).map(str::to_owned),
-                ..Failure::own(format!("{message}; the server does not serve: {}", printable(&why)))
+                ..Failure::own(message + &why)
             },
         }
     }

@@ -200,8 +200,16 @@ fn a_wrong_call_is_told_what_to_do_instead() {
         (&["run", "x"], 125, "tip: to hold a lock without a command: fairlock hold NAME"),
         (&["run", "x", "-Z", "true"], 125, "tip: options of fairlock come before the command"),
         (&["run", "-F", "x", "true"], 125, "tip: fairlock runs as long as the command"),
-        (&["run", "x", "-t", "soon", "true"], 125, "invalid value 'soon' for '--timeout"),
-        (&["run", "x", "-t", "1s", "--no-wait", "true"], 125, "cannot be used with '--no-wait'"),
+        (
+            &["run", "x", "-t", "soon", "true"],
+            125,
+            "invalid value 'soon' for '--timeout <TIME>': no time: give seconds",
+        ),
+        (&["run", "x", "-w", "-5", "true"], 125, "tip: no time and no number here is negative"),
+        (&["run", "x", "-w", "inf", "true"], 125, "must be at most 366 days; without the option it waits for ever"),
+        (&["run", "x", "-w", "400d", "true"], 125, "must be at most 366 days; without the option it waits for ever"),
+        (&["run", "x", "-w", "nan", "true"], 125, "no time: give seconds"),
+        (&["run", "x", "--lease", "1e99", "true"], 125, "longer than can be counted"),
         (&["run", "x", "--local", "--redis", "redis://127.0.0.1/", "true"], 125, "cannot be used with '--local'"),
         (&["run", "x", "--local", "--user", "me", "true"], 125, "'--user' cannot be used with '--local'"),
         (&["status", "--local", "--password-file", "f"], 125, "'--password-file' cannot be used with '--local'"),
@@ -216,4 +224,41 @@ fn a_wrong_call_is_told_what_to_do_instead() {
         let tips = ended.stderr.matches("tip:").count();
         assert!(tips <= 1, "{words:?}: {ended:?}");
     }
+}
+
+#[test]
+fn a_timeout_that_is_too_short_to_ask_is_no_fault_of_the_server() {
+    let redis = Redis::start();
+    let ended = run(&redis, &["-w", "0.0001", "true"]);
+    // A server that is quicker grants it.
+    let late = "fairlock: x was not granted within 100us: the time was over before it had a place in the queue\n";
+    assert!(ended.code == 0 || (ended.code, ended.stderr.as_str()) == (125, late), "{ended:?}");
+}
+
+#[test]
+fn an_argument_that_is_not_utf_8_is_named_and_those_of_the_command_are_passed_on() {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt as _};
+    let redis = Redis::start();
+    let odd = OsStr::from_bytes(b"caf\xe9");
+    let words = |line: &'static str| {
+        line.split(' ').map(|word| match word.strip_suffix("ODD") {
+            Some(before) => [before.as_ref(), odd].join(OsStr::new("")),
+            None => word.into(),
+        })
+    };
+    let own = "not valid UTF-8: names, labels and options must be";
+    for (line, says) in [
+        ("run ODD true", "the argument 'caf\u{fffd}' is"),
+        ("run x -l ODD printf ODD", "the argument 'caf\u{fffd}' is"),
+        ("--password-file ODD run x --label=ODD true", "the argument '--label=caf\u{fffd}' is"),
+        ("status ODD", "the argument 'caf\u{fffd}' is"),
+    ] {
+        let ended = Process::spawn(redis.fairlock().args(words(line))).finish();
+        assert!(ended.code == 125 && ended.stderr.contains(&format!("{says} {own}")), "{line}: {ended:?}");
+    }
+    let ended = Process::spawn(redis.fairlock().env("FAIRLOCK_LABEL", odd).args(words("run x true"))).finish();
+    assert!(ended.code == 125 && ended.stderr.contains(&format!("the variable FAIRLOCK_LABEL is {own}")), "{ended:?}");
+    let mut run = redis.fairlock();
+    let run = run.env("ODD", odd).args(words("run x sh -c")).arg("printf %s:%s \"$0\" \"$ODD\" | od -An -tx1").arg(odd);
+    assert_eq!(Process::spawn(run).finish().stdout.trim(), "63 61 66 e9 3a 63 61 66 e9");
 }
