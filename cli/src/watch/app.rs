@@ -8,7 +8,7 @@ use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use fairlock::operator::Seen;
 
 use super::rates::Rates;
-use super::worker::{Order, Report};
+use super::worker::{Lease, Order, Report};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sort {
@@ -70,6 +70,8 @@ pub(crate) struct App {
     pub(crate) trouble: Option<String>,
     /// The outcome of the last order, and when it was told.
     news: Option<(String, Instant)>,
+    /// The lease that this is about, if its holder was told and has still to let go.
+    told: Option<Lease>,
     /// The chosen lock, wherever it is sorted to.
     pub(crate) chosen: Option<String>,
     /// How many rows of the queue are above the screen.
@@ -108,6 +110,7 @@ impl App {
             late: every.saturating_mul(2).saturating_add(Duration::from_secs(2)),
             trouble: None,
             news: None,
+            told: None,
             chosen: None,
             scrolled: 0,
             room: Cell::new(1),
@@ -120,13 +123,24 @@ impl App {
                 self.rates.take(now, &locks);
                 (self.seen_at, self.trouble, self.opened) = (now, None, opened);
                 self.locks = Some(locks);
+                self.told_is_over(now);
                 let names = self.names();
                 if self.chosen.as_ref().is_none_or(|chosen| !names.contains(chosen)) && self.mode == Mode::List {
                     self.chosen = names.into_iter().next();
                 }
             }
             Report::Trouble(trouble) => self.trouble = Some(trouble),
-            Report::Broke(news) => self.news = Some((news, now)),
+            Report::Broke(news, told) => (self.news, self.told) = (Some((news, now)), told),
+        }
+    }
+
+    /// Replaces the news that a holder is told once it has let go.
+    fn told_is_over(&mut self, now: Instant) {
+        let Some((name, token)) = &self.told else { return };
+        let holders = self.lock(name).into_iter().flat_map(|seen| &seen.state.holders);
+        if !holders.into_iter().any(|holder| holder.token == *token) {
+            self.news = Some((format!("that lease on {name} is over"), now));
+            self.told = None;
         }
     }
 
@@ -163,7 +177,7 @@ impl App {
     }
 
     pub(crate) fn key(&mut self, key: KeyEvent) -> Wish {
-        self.news = None;
+        (self.news, self.told) = (None, None);
         if key.modifiers.contains(KeyModifiers::CONTROL) {
             return match key.code {
                 KeyCode::Char('c') => Wish::Quit,

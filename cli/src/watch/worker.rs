@@ -27,9 +27,12 @@ pub(crate) enum Report {
     /// The locks; and the open one with its queue, unless it is gone.
     Seen(BTreeMap<String, Seen>, Option<Seen>),
     Trouble(String),
-    /// What became of an order to break a lease.
-    Broke(String),
+    /// What became of an order to break a lease; and the lease, if its holder was told and has still to let go.
+    Broke(String, Option<Lease>),
 }
+
+/// A lock, and the token of its holder.
+pub(crate) type Lease = (String, u64);
 
 /// Looks until nobody listens any more.
 pub(crate) fn start(
@@ -45,7 +48,8 @@ pub(crate) fn start(
             match wait(&taken, every) {
                 Ok(Some(Order::Open(name))) => open = name,
                 Ok(Some(Order::Break { name, token, force })) => {
-                    report(Report::Broke(break_lease(&client, &name, token, force)));
+                    let (news, told) = break_lease(&client, &name, token, force);
+                    report(Report::Broke(news, told.then_some((name, token))));
                 }
                 Ok(None) => {}
                 Err(()) => return,
@@ -74,20 +78,23 @@ fn look(survey: &mut Survey, open: Option<&str>) -> Report {
     }
 }
 
-/// With a client of its own, because nobody else here needs the rights to change a lock.
-fn break_lease(client: &ClientBuilder, name: &str, token: u64, force: bool) -> String {
+/// What became of it, and whether the holder was told and has still to let go. With a client of its own, because nobody
+/// else here needs the rights to change a lock.
+fn break_lease(client: &ClientBuilder, name: &str, token: u64, force: bool) -> (String, bool) {
     let broken = || {
         let client = client.clone().connect().blocking().map_err(|error| error.to_string())?;
         let lock = client.lock(name).map_err(|error| error.to_string())?;
         let broken = if force { lock.force_break_lease(token).blocking() } else { lock.break_lease(token).blocking() };
         broken.map_err(|error| error.to_string())
     };
-    match broken() {
+    let broken = broken();
+    let news = match &broken {
         Ok(BreakOutcome::Told { remaining, .. }) => {
-            format!("the holder of {name} is told; its lease ends within {}", shown(remaining))
+            format!("the holder of {name} is told; its lease ends within {}", shown(*remaining))
         }
         Ok(BreakOutcome::Ended) => format!("the lease on {name} was ended"),
         Ok(_) => format!("that lease on {name} is over already"),
         Err(error) => format!("{name} was not broken: {error}"),
-    }
+    };
+    (news, matches!(broken, Ok(BreakOutcome::Told { .. })))
 }
