@@ -18,6 +18,7 @@
 //! on to the script, and ends neither of the two by itself.
 
 use std::ffi::OsString;
+use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -150,6 +151,10 @@ fn keep(server: &connect::Args, args: &Args, mut script: Option<Script>) -> Resu
                 .and_then(|()| output::write(&format!("{token}\n")))
                 .and_then(|()| watch_stdin(closed)),
         };
+        if script.is_none() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
+            let names = setting.news.names().to_owned();
+            setting.news.mention(format_args!("{names} is held until Ctrl-D"));
+        }
         let script = script.as_ref();
         let end = match begun {
             Ok(()) => until_closed(&mut setting, &granted, script).await,

@@ -3,6 +3,10 @@
 use std::ffi::OsString;
 use std::path::Path;
 
+use clap::Parser as _;
+
+use crate::connect;
+
 /// A program that runs another one.
 struct Wrapper {
     names: &'static [&'static str],
@@ -42,6 +46,20 @@ const WRAPPERS: [Wrapper; 12] = [
     wrapper(&["perl", "php", "python", "python3", "ruby"], "WXI", 0, Runs::Interpreter),
 ];
 
+/// `fairlock run …`. Of its other subcommands none runs anything.
+#[derive(clap::Parser)]
+struct Nested {
+    #[command(flatten)]
+    _server: connect::Args,
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(clap::Subcommand)]
+enum Task {
+    Run(super::args::Args),
+}
+
 /// The long options of these programs that take a value, which may be the next word. Other options stand alone.
 const LONG_VALUED: [&str; 23] = [
     "adjustment",
@@ -70,9 +88,9 @@ const LONG_VALUED: [&str; 23] = [
 ];
 
 /// Words of a shell before which no command is named, or whose commands only prepare others.
-const PREPARES: [&str; 18] = [
-    ":", "alias", "cd", "declare", "export", "for", "local", "pushd", "readonly", "set", "shift", "shopt", "trap",
-    "true", "ulimit", "umask", "unset", "wait",
+const PREPARES: [&str; 19] = [
+    ":", "alias", "cd", "declare", "exit", "export", "for", "local", "pushd", "readonly", "set", "shift", "shopt",
+    "trap", "true", "ulimit", "umask", "unset", "wait",
 ];
 /// Words of a shell that stand before a command.
 const BEFORE: [&str; 8] = ["!", "do", "elif", "else", "if", "then", "until", "while"];
@@ -93,6 +111,11 @@ fn base(word: &str) -> String {
 fn run_by(words: &[String]) -> Option<String> {
     let (first, rest) = words.split_first()?;
     let own = base(first);
+    if own == "fairlock" {
+        let Task::Run(run) = Nested::try_parse_from(words).ok()?.task;
+        let words: Vec<String> = run.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
+        return if run.shell { of_line(words.first()?) } else { run_by(&words) };
+    }
     let Some(wrapper) = WRAPPERS.iter().find(|wrapper| wrapper.names.contains(&own.as_str())) else {
         // A script that is read from a descriptor, such as /dev/fd/3, has no name.
         return Some(own).filter(|own| !own.is_empty() && !own.chars().all(|c| c.is_ascii_digit()));
@@ -173,7 +196,11 @@ mod tests {
             (&["python3", "-m", "reports.nightly"], "reports.nightly"),
             (&["perl", "-e", "sleep 1"], "perl"),
             (&["sudo", "-n", "nice", "-n", "5", "sh", "-c", "(cat; true)"], "cat"),
-            (&["sh", "-c", "exit 3"], "exit"),
+            (&["sh", "-c", "exit 3"], "sh"),
+            (&["fairlock", "run", "-w", "10m", "inner", "-a", "other", "--", "./deploy.sh", "-v"], "deploy.sh"),
+            (&["/usr/bin/fairlock", "--redis", "redis://h/", "run", "-n", "x", "-c", "cd / && ./a.sh"], "a.sh"),
+            (&["timeout", "1h", "fairlock", "run", "x", "sh", "a.sh"], "a.sh"),
+            (&["fairlock", "status", "x"], "fairlock"),
             (&["bash"], "bash"),
             (&["-bash"], "bash"),
             (&["sh", "-s"], "sh"),
@@ -212,6 +239,8 @@ mod tests {
             ("trap 'rm -f x; exit' INT TERM; ./work --fast", "work"),
             ("exec 9>x.lock; A=1 B=2 ./work", "work"),
             ("exec ./work", "work"),
+            ("exec 9>x.lock; fairlock hold x --fd 9 || exit; ./work", "work"),
+            ("fairlock wait y && fairlock run x ./work", "work"),
             ("if ./work; then true; fi", "work"),
             ("while true; do ./work; sleep 1; done", "work"),
             ("umask 077 && export A=b && \"./my work\" | tee log", "my work"),

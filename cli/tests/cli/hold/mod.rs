@@ -301,3 +301,16 @@ fn a_descriptor_that_cannot_be_watched_is_refused() {
         assert!(ended.code == 125 && ended.stderr.contains(says), "{ended:?}");
     }
 }
+
+#[test]
+fn a_hold_at_a_terminal_says_what_ends_it() {
+    let redis = Redis::start();
+    let mut terminal = Terminal::open(&[("REDIS_URL", &redis.url())]);
+    terminal.enter_and_expect("$F hold x -a y", "x, y is held until Ctrl-D");
+    assert_eq!(redis.state("y")["state"], "held");
+    terminal.keys_and_expect("\x04", "PROMPT> ");
+    assert_eq!(redis.state("x")["state"], "free");
+    terminal.enter("$F hold x 2>&1 | cat; echo said");
+    eventually("it is held", || (redis.state("x")["state"] == "held").then_some(()));
+    assert!(!terminal.keys_and_expect("\x04", "said").contains("Ctrl-D"), "not to a program");
+}
