@@ -5,11 +5,11 @@
 //! a message it opens the script's stderr once more, for a moment.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io::{BufRead as _, BufReader, IsTerminal as _, Write as _};
 use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt as _;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
 
@@ -42,7 +42,7 @@ pub(super) fn start(descriptor: RawFd, print_token: bool) -> Result<u8, Failure>
     }
     let (socket, far_end) = UnixStream::pair().map_err(failed)?;
     descriptors::send(&socket, descriptor).map_err(failed)?;
-    let script = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+    let script = script_with(descriptor, &about);
     let mut command = this_binary();
     command.arg(WORD).arg(script.to_string()).args(std::env::args_os().skip(1)).stdin(OwnedFd::from(far_end));
     let mut stand_in = command.spawn().map_err(failed)?;
@@ -58,6 +58,21 @@ pub(super) fn start(descriptor: RawFd, print_token: bool) -> Result<u8, Failure>
     Ok(code.unwrap_or_else(|| status.signal().map_or(exit::OWN_FAILURE, exit::by_signal)))
 }
 
+/// The process id of the script: the last of this process's ancestors in a row that have this file open by this number.
+/// Between the two may be a subshell, as in `$(fairlock hold … || …)`, or `timeout`, which is gone after the grant.
+fn script_with(descriptor: RawFd, about: &Metadata) -> i32 {
+    let has = |pid: i32| {
+        let opened = std::fs::metadata(format!("/proc/{pid}/fd/{descriptor}"));
+        opened.is_ok_and(|opened| (opened.dev(), opened.ino()) == (about.dev(), about.ino()))
+    };
+    let parent = |pid: i32| -> Option<i32> {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+    };
+    let caller = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
+    std::iter::successors(Some(caller), |pid| parent(*pid)).take_while(|pid| has(*pid)).last().unwrap_or(caller)
+}
+
 /// The script for which a stand-in holds its locks.
 pub(super) struct Script {
     pid: Pid,
@@ -71,7 +86,7 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// Called first of all, while `fairlock hold` is alive, whose parent is the script.
+    /// Called first of all, while `fairlock hold` is alive.
     pub(super) fn of(pid: Option<OsString>, events: Option<&OsStr>) -> Result<Self, Failure> {
         let events = events.and_then(journal::descriptor).filter(|descriptor| *descriptor > 2);
         descriptors::close_inherited(events);
@@ -83,6 +98,7 @@ impl Script {
             use rustix::process::{PidfdFlags, Signal, pidfd_open, set_parent_process_death_signal};
             // If `fairlock hold` dies before the grant, so does this process.
             set_parent_process_death_signal(Some(Signal::TERM)).map_err(|error| gone(error.into()))?;
+            let _ = rustix::thread::set_name(c"fairlock");
             pidfd_open(pid, PidfdFlags::empty()).map_err(|error| gone(error.into()))?
         };
         let socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().map_err(gone)?);
