@@ -34,6 +34,7 @@ mod shim;
 mod shipped;
 mod stderr;
 mod survey;
+mod system_log;
 mod text;
 mod tips;
 mod variables;

@@ -13,7 +13,7 @@ use nix::sys::signal::{SigSet, SigmaskHow};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::process::system_log;
+use crate::system_log;
 
 /// How long the end of the process waits for its last messages.
 pub(crate) const LAST_WORDS: Duration = Duration::from_secs(1);

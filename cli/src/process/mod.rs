@@ -1,12 +1,11 @@
 //! What fairlock needs from the operating system: its clock with alarms, its signals, its terminal, its descriptors, its
-//! table of processes, its log.
+//! table of processes.
 
 pub(crate) mod alarm;
 pub(crate) mod descendants;
 pub(crate) mod descriptors;
 pub(crate) mod lookup;
 pub(crate) mod signals;
-pub(crate) mod system_log;
 pub(crate) mod table;
 pub(crate) mod terminal;
 
