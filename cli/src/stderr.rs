@@ -81,8 +81,12 @@ pub(crate) fn write_if_free(text: &str) {
 
 /// Waits until all text is written, or until the limit is over.
 pub(crate) fn flush(limit: Duration) {
-    // Written or not, the caller has to go on.
-    let _ = CHANGED.wait_timeout_while(pending(), limit, |pending| !pending.is_written());
+    let waited = CHANGED.wait_timeout_while(pending(), limit, |pending| !pending.is_written());
+    let (mut pending, _) = waited.unwrap_or_else(PoisonError::into_inner);
+    // On an overloaded machine the writer may not have begun.
+    if pending.writer == Writer::Idle && !pending.text.is_empty() {
+        deliver(&std::mem::take(&mut pending.text), write_what_fits);
+    }
 }
 
 /// The thread inherits a mask that blocks all signals, so that it receives none that other threads wait for.
