@@ -55,7 +55,7 @@ pub(crate) fn text(found: &Found, worst: Level, width: usize) -> String {
         wrap(LASTS, width).iter().for_each(|line| text.push_str(&format!("{line}\n")));
         text.push('\n');
     }
-    text + &summary(found, worst) + "\n"
+    text + &wrap(&summary(found, worst), width).join("\n") + "\n"
 }
 
 fn in_order(findings: &[Finding]) -> Vec<&Finding> {
@@ -162,7 +162,7 @@ pub(crate) fn json(found: &Found, worst: Level, prefix: &str) -> String {
         });
         json!({
             "address": node.place.to_string(), "part": node.part.word(), "version": node.version(),
-            "clock_offset_ms": node.clock.map(|(offset, _)| (offset * 1e3).round()), "latency": latency,
+            "clock_offset_ms": node.clock.map(|(offset, _)| (offset * 1e3).round() as i64), "latency": latency,
         })
     }).collect();
     let report =

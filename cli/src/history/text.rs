@@ -1,5 +1,6 @@
 //! The timeline in a terminal.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::time::SystemTime;
 
@@ -26,13 +27,13 @@ pub(crate) fn show(timeline: &Timeline, width: usize) -> String {
         let _ = writeln!(text, "{word:6} median {}, longest {}", span(timeline.median(of)), span(timeline.longest(of)));
     }
     text.push('\n');
-    if width < NARROW {
+    // Labels that differ come before bars.
+    let bars = [width.saturating_sub(40) / 2, 0].into_iter().find(|bars| are_told_apart(timeline, room(width, *bars)));
+    let Some(bars) = bars.filter(|_| width >= NARROW) else {
         timeline.grants.iter().for_each(|grant| text.push_str(&in_two_lines(grant, width)));
         return text + "\nTimes are UTC, by the server's clock.\n";
-    }
-    let bars = (width - 40) / 2;
-    let fixed = 8 + 8 + 8 + 9 + bars + 1;
-    let room = width - fixed - 1;
+    };
+    let room = room(width, bars);
     let head = format!("{:8} {}{:>8}{:>8} {:8}", "GRANTED", pad("LABEL", room), "WAITED", "HELD", "ENDED");
     let _ = writeln!(text, "{}", head.trim_end());
     for grant in &timeline.grants {
@@ -43,11 +44,22 @@ pub(crate) fn show(timeline: &Timeline, width: usize) -> String {
             clock(grant.granted_at),
             span(grant.held),
             grant.end.word(),
-            bar(timeline, grant, bars)
+            if bars > 0 { bar(timeline, grant, bars) } else { String::new() }
         );
         let _ = writeln!(text, "{}", line.trim_end());
     }
-    text + "\nTimes are UTC, by the server's clock. ░ waited  █ held\n"
+    text + "\nTimes are UTC, by the server's clock." + if bars > 0 { " ░ waited  █ held\n" } else { "\n" }
+}
+
+/// The columns of a label, in a row with these bars.
+fn room(width: usize, bars: usize) -> usize {
+    width.saturating_sub(8 + 8 + 8 + 9 + bars + 2)
+}
+
+/// Whether labels that differ still do so in this many columns.
+fn are_told_apart(timeline: &Timeline, room: usize) -> bool {
+    let labels: BTreeSet<String> = timeline.grants.iter().map(|grant| printable(&grant.label)).collect();
+    labels.iter().map(|label| shorten(label, room)).collect::<BTreeSet<_>>().len() == labels.len()
 }
 
 fn in_two_lines(grant: &Grant, width: usize) -> String {
@@ -110,6 +122,19 @@ GRANTED  LABEL                      WAITED    HELD ENDED
 Times are UTC, by the server's clock. ░ waited  █ held
 "
         );
+        // Rows without bars, and two lines for each grant, have more room for labels that differ in the middle.
+        const LONG: &str = "ops@ip-10-0-12-34.eu-central-1.compute.internal:N14 backup-all-databases.sh";
+        for (label, columns, shown, has_bars) in [
+            ("ops@ip-10-0-12-34:N14 backup-db.sh", 100, "34:114 backup-db.sh  ", true),
+            ("ops@ip-10-0-12-34:N14 backup-db.sh", 80, "34:114 backup-db.sh  ", false),
+            (LONG, 80, ":114 backup-all-databases.sh\n  held 1m 00s, released\n", false),
+        ] {
+            let label = |number: u64| label.replace('N', &number.to_string());
+            let alike = [1, 2, 3].map(|number| grant(&label(number), 60 * number, 0, 60, End::Released));
+            let text = show(&Timeline::new("x", alike.into()).unwrap(), columns);
+            assert!(text.contains(shown) && text.contains('█') == has_bars, "{text}");
+            assert!(text.lines().all(|line| line.chars().count() <= columns), "{text}");
+        }
         assert_eq!(
             show(&timeline, 40),
             "\

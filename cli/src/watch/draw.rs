@@ -21,6 +21,11 @@ const DIM: Style = Style::new().add_modifier(Modifier::DIM);
 const REVERSED: Style = Style::new().add_modifier(Modifier::REVERSED);
 /// A terminal with fewer columns shows fewer of a table.
 const NARROW: u16 = 60;
+/// The columns of a rate with bars.
+const BARS: u16 = 16;
+const RATE: &str = "GRANTS/MIN";
+/// So many columns for a name and a holder are enough to tell them from others.
+const ENOUGH: u16 = 64;
 
 pub(crate) fn draw(frame: &mut Frame<'_>, app: &App, server: &str) {
     let rows = [Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)];
@@ -43,7 +48,8 @@ pub(crate) fn draw(frame: &mut Frame<'_>, app: &App, server: &str) {
 /// With how many locks are below the screen.
 fn title(app: &App, server: &str, below: usize) -> String {
     let locks = match (&app.trouble, &app.locks) {
-        (Some(trouble), None) => return printable(trouble),
+        // The body has room for all of it.
+        (Some(_), None) => return format!("no answer yet from {server}"),
         (Some(trouble), Some(_)) => {
             return format!("seen {} ago · {}", short(app.seen_at.elapsed()), printable(trouble));
         }
@@ -88,9 +94,9 @@ fn list(frame: &mut Frame<'_>, area: Rect, app: &App) -> usize {
     let names = app.names();
     if names.is_empty() {
         let nothing = match (&app.locks, app.filter.is_empty()) {
-            (None, _) => "",
-            (Some(_), true) => "No lock was used within the last hour.",
-            (Some(_), false) => "No lock and no holder has this text. Esc shows all.",
+            (None, _) => app.trouble.as_deref().map(printable).unwrap_or_default(),
+            (Some(_), true) => "No lock was used within the last hour.".to_owned(),
+            (Some(_), false) => "No lock and no holder has this text. Esc shows all.".to_owned(),
         };
         frame.render_widget(Paragraph::new(nothing).wrap(Wrap { trim: true }), area);
         return 0;
@@ -98,12 +104,13 @@ fn list(frame: &mut Frame<'_>, area: Rect, app: &App) -> usize {
     let wide = area.width >= NARROW;
     let (lock, holder) =
         (widest(names.iter().map(|name| printable(name)), "LOCK"), widest(holders(app, &names), "HOLDER"));
-    // Names and holders come before bars.
-    let rate = if wide && lock + holder + 7 + 6 + 5 + 16 + 5 > area.width { 8 } else { 16 };
-    let (fixed, titles): (u16, &[&str]) = match (wide, rate) {
-        (true, 16) => (7 + 6 + 5 + 16, &["LOCK", "HOLDER", "HELD", "LEASE", "QUEUE", "GRANTS A MINUTE"]),
-        (true, _) => (7 + 6 + 5 + 8, &["LOCK", "HOLDER", "HELD", "LEASE", "QUEUE", "A MINUTE"]),
-        (false, _) => (7 + 5, &["LOCK", "HOLDER", "HELD", "QUEUE"]),
+    // Names and holders come before bars, but a single long label does not.
+    let has_bars = (lock + holder).min(ENOUGH) + 7 + 6 + 5 + BARS + 5 <= area.width;
+    let rate = if has_bars { BARS } else { RATE.len() as u16 };
+    let (fixed, titles): (u16, &[&str]) = if wide {
+        (7 + 6 + 5 + rate, &["LOCK", "HOLDER", "HELD", "LEASE", "QUEUE", RATE])
+    } else {
+        (7 + 5, &["LOCK", "HOLDER", "HELD", "QUEUE"])
     };
     let gaps = titles.len() as u16 - 1;
     let (lock, holder) = share(area.width.saturating_sub(fixed + gaps), lock, holder);
@@ -118,7 +125,7 @@ fn list(frame: &mut Frame<'_>, area: Rect, app: &App) -> usize {
             cells.push(format!("{:>6}", span(held.map(|holder| holder.remaining))));
             cells.push(format!("{queue:>5}"));
             let grants = app.rates.a_minute(name);
-            let bars = if rate == 16 { sparkline(app.rates.steps(name), 11) } else { String::new() };
+            let bars = if has_bars { sparkline(app.rates.steps(name), 11) } else { String::new() };
             cells.push(format!("{grants:>4} {bars}"));
         } else {
             cells.push(format!("{queue:>5}"));

@@ -57,6 +57,7 @@ fn a_server_that_is_fit_has_no_trouble_and_nothing_is_left_there() {
     assert!(levels.iter().all(|level| *level == "good"), "{report:#}");
     assert_eq!((code, &report["verdict"], &report["kind"]), (0, &"good".into(), &"one server".into()));
     let node = &report["nodes"][0];
+    assert!(node["clock_offset_ms"].is_i64(), "never -0: {report:#}");
     assert_eq!((&node["part"], &node["latency"]["samples"]), (&"server".into(), &100.into()), "{report:#}");
     assert_eq!(node["address"], format!("127.0.0.1:{}", server.port()));
     assert_eq!(cmd("DBSIZE").query::<u64>(&mut server.raw()).unwrap(), 0, "the trial leaves no key");
@@ -319,6 +320,17 @@ fn all_nodes_of_a_cluster_are_visited() {
     first.kill();
     let (code, report) = doctor(&cluster.url(), &[]);
     assert!(code == 2 && the_trouble(&report, "reach")[2].contains("neither take"), "{report:#}");
+}
+
+#[test]
+fn on_a_narrow_terminal_all_lines_are_wrapped_but_those_to_copy() {
+    let server = RedisServer::builder().plain().tcp().start();
+    server.set("save", "");
+    let mut terminal = crate::pty::Terminal::open_with(40, &[("REDIS_URL", &server.tcp_url())]);
+    let report = terminal.command("$F doctor");
+    assert!(report.contains("fix: redis-cli ") && report.contains("1 warning"), "{report}");
+    let mut lines = report.lines().filter(|line| !line.contains("fix: redis-cli "));
+    assert!(lines.all(|line| line.trim_end().chars().count() <= 40), "{report}");
 }
 
 #[test]

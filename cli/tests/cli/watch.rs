@@ -137,3 +137,30 @@ fn a_signal_leaves_the_terminal_as_it_was() {
     assert_eq!(terminal.number_after("code "), 143);
     assert_cooked(&mut terminal);
 }
+
+#[test]
+fn long_labels_take_neither_the_heading_nor_on_a_wide_screen_the_bars() {
+    let redis = Redis::start();
+    let _holders = [hold(&redis, "prod:web:deploy", "ops@db1:14380 deploy.sh"), hold(&redis, "y", &"long ".repeat(30))];
+    for (columns, has_bars) in [(80, false), (110, true), (200, true)] {
+        let mut terminal = watch(&redis, columns);
+        let screen = terminal.await_screen(|screen| screen.contains("deploy.sh") && screen.contains("long "));
+        let heading = screen.lines().nth(1).unwrap();
+        assert!(heading.trim_end().ends_with("LEASE QUEUE GRANTS/MIN"), "{screen}");
+        assert_eq!(screen.contains('▁'), has_bars, "{screen}");
+        assert!(screen.contains("14380 deploy.sh"), "{screen}");
+        quit(&mut terminal, "q");
+    }
+}
+
+#[test]
+fn without_a_server_the_whole_reason_is_shown() {
+    let redis = Redis::start();
+    redis.kill();
+    let mut terminal = watch(&redis, 60);
+    let told = |screen: &str| screen.split_whitespace().collect::<Vec<_>>().join(" ");
+    let screen =
+        terminal.await_screen(|screen| told(screen).contains("check that it runs and that the address is right"));
+    assert!(screen.starts_with("no answer yet from "), "{screen}");
+    quit(&mut terminal, "q");
+}
