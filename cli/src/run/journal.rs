@@ -12,6 +12,7 @@ use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
+use rustix::io::Errno;
 use serde_json::{Value, json};
 
 use crate::duration::milliseconds;
@@ -33,9 +34,15 @@ impl Journal {
     pub(crate) fn open(to: &OsStr) -> Result<Self, Failure> {
         let descriptor = descriptor(to);
         let path = descriptor.map_or_else(|| PathBuf::from(to), |number| format!("/dev/fd/{number}").into());
-        // A pipe without a reader is an error, and not a wait for one.
-        let flags = OFlags::NONBLOCK.bits().cast_signed();
-        let opened = File::options().append(true).create(descriptor.is_none()).custom_flags(flags).open(path);
+        let open = |reads: bool| {
+            let flags = OFlags::NONBLOCK.bits().cast_signed();
+            File::options().read(reads).append(true).create(descriptor.is_none()).custom_flags(flags).open(&path)
+        };
+        // A pipe without a reader. Opened for both it keeps the first events, for a reader that comes before the end.
+        let opened = open(false).or_else(|error| match Errno::from_io_error(&error) {
+            Some(Errno::NXIO) => open(true),
+            _ => Err(error),
+        });
         let file = opened.and_then(|file| {
             fcntl_setfl(&file, fcntl_getfl(&file)? - OFlags::NONBLOCK)?;
             Ok(file)

@@ -96,6 +96,25 @@ fn events_that_nobody_reads_delay_neither_run_nor_command() {
     assert!(first.contains("\"event\":\"granted\""), "{first}");
 }
 
+/// A monitor that is not there yet is no reason not to run a job.
+#[test]
+fn a_pipe_without_a_reader_keeps_the_events_for_one_that_comes_later() {
+    let redis = Redis::start();
+    let (_folder, path) = temporary("events");
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let file = path.to_str().unwrap();
+    let ended = redis.run("x", &["--events", file], "echo ran").finish();
+    assert_eq!((ended.code, ended.stdout.as_str(), ended.stderr.as_str()), (0, "ran\n", ""), "{ended:?}");
+    let job = redis.run("x", &["--events", file], "echo; exec sleep 1000");
+    job.line();
+    let reader = std::fs::File::open(&path).unwrap();
+    job.signal(Signal::TERM);
+    job.finish();
+    let told: Vec<Value> =
+        BufReader::new(reader).lines().map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    assert_eq!((names(&told)[0], names(&told).last()), ("granted", Some(&"released")), "{told:?}");
+}
+
 #[test]
 fn a_holder_warns_before_its_lease_is_lost_and_says_why_it_is() {
     let redis = Redis::start();
