@@ -23,6 +23,7 @@ mod exporter;
 mod hidden;
 mod history;
 mod local;
+mod log;
 mod look;
 mod names;
 mod output;

@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 
 use fairlock::operator::{Line, LookError, Places, Seen};
 
+use crate::text::quoted;
+
 /// How long one server may take for one answer.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -108,9 +110,31 @@ pub(crate) fn split(texts: &[String]) -> (Vec<String>, Vec<String>) {
     (names, patterns)
 }
 
+/// The name of one lock, as an argument has it. A pattern is refused: taken for a name it would mean a lock that nobody
+/// uses.
+pub(crate) fn name(text: &str) -> Result<String, &'static str> {
+    exact(text).ok_or(
+        "a pattern may match many locks, and this is about one (`fairlock status` lists those that match); if * ? or [ \
+         belong to its name, write a backslash before each",
+    )
+}
+
+/// The argument for a shell that means this name.
+pub(crate) fn word(name: &str) -> String {
+    let mut text = String::new();
+    for c in name.chars() {
+        if name.contains(WILDCARDS) && (c == '\\' || WILDCARDS.contains(&c)) {
+            text.push('\\');
+        }
+        text.push(c);
+    }
+    quoted(&text)
+}
+
+const WILDCARDS: [char; 3] = ['*', '?', '['];
+
 /// None if the text is a pattern.
 fn exact(text: &str) -> Option<String> {
-    const WILDCARDS: [char; 3] = ['*', '?', '['];
     if !text.contains(WILDCARDS) {
         return Some(text.to_owned());
     }
@@ -127,7 +151,7 @@ fn exact(text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::exact;
+    use super::{exact, word};
 
     #[test]
     fn a_text_is_a_name_unless_it_has_a_wildcard_without_a_backslash() {
@@ -142,6 +166,22 @@ mod tests {
             ("job[1]", None),
         ] {
             assert_eq!(exact(text).as_deref(), name, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_word_for_a_name_means_this_name() {
+        for (name, written) in [
+            ("prod:web/deploy", "prod:web/deploy"),
+            ("nightly backup", "'nightly backup'"),
+            (r"OFFICE\deploy", r"'OFFICE\deploy'"),
+            (r"a\b*", r"'a\\b\*'"),
+            ("it's", r"'it'\''s'"),
+            ("", "''"),
+        ] {
+            assert_eq!(word(name), written);
+            let unquoted = written.trim_matches('\'').replace(r"'\''", "'");
+            assert_eq!(exact(&unquoted).as_deref(), Some(name), "{written}");
         }
     }
 }

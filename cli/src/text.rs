@@ -43,6 +43,16 @@ fn shows(c: char) -> bool {
     text.escape_debug().count() == 2
 }
 
+/// A word for a shell, in a line that is proposed.
+pub(crate) fn quoted(word: &str) -> String {
+    let is_plain = |c: char| c.is_alphanumeric() || "+-_.:/@=,%".contains(c);
+    if !word.is_empty() && word.chars().all(is_plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', "'\\''"))
+    }
+}
+
 /// A place in a queue: 1st, 2nd, 3rd, 4th.
 pub(crate) fn ordinal(number: u64) -> String {
     let ending = match (number % 10, number % 100) {

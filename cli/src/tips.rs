@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-use crate::text::printable;
+use crate::text::{printable, quoted};
 use crate::variables;
 
 /// A command that was not found may be a line for a shell.
@@ -57,7 +57,7 @@ pub(crate) fn for_wrong_call(error: &mut clap::Error, command: &clap::Command) -
             }
             error.remove(ContextKind::SuggestedSubcommand);
             of_others(&word).map_or_else(
-                || format!("to run a command under the lock {0}: fairlock run {0} COMMAND", printable(&word)),
+                || format!("to run a command under the lock {0}: fairlock run {0} COMMAND", printable(&quoted(&word))),
                 str::to_owned,
             )
         }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use fairlock::operator::{Answer, Line, Place};
 
 use super::finding::Finding;
+use crate::text::quoted;
 
 /// How long one server may take for one answer.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(5);
@@ -122,11 +123,7 @@ impl Node {
     /// A line for a shell that gives these rights to this user.
     pub(crate) fn allow(&self, rules: &[String]) -> String {
         // A shell takes some of them for a pipe, a pattern or a job.
-        let quoted = |rule: &String| {
-            let is_plain = rule.chars().all(|c| c.is_ascii_alphanumeric() || "+-_.".contains(c));
-            if is_plain { rule.clone() } else { format!("'{}'", rule.replace('\'', "'\\''")) }
-        };
-        let rules: Vec<String> = rules.iter().map(quoted).collect();
+        let rules: Vec<String> = rules.iter().map(|rule| quoted(rule)).collect();
         self.shell(&format!("ACL SETUSER {} {}", quoted(&self.user), rules.join(" ")))
     }
 

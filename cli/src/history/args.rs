@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::survey;
+
 const HELP: &str = "\
 Examples:
   fairlock history deploy on                record the grants of this lock
@@ -13,7 +15,9 @@ Exit code: 1 if nothing is recorded, 125 if fairlock fails.";
 #[command(after_help = HELP, override_usage = "fairlock history [OPTIONS] NAME [on|off]")]
 pub(crate) struct Args {
     /// The name of the lock
-    #[arg(value_name = "NAME", hide_short_help = true)]
+    ///
+    /// In a name that has them, write a backslash before * ? and [, as for the other subcommands that look at locks.
+    #[arg(value_name = "NAME", value_parser = survey::name, hide_short_help = true)]
     pub(crate) name: String,
     /// on: record grants from now on; off: drop what was recorded
     ///

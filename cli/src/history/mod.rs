@@ -20,7 +20,7 @@ use timeline::{End, Grant, Timeline};
 use crate::duration::milliseconds;
 use crate::exit::{Failure, say};
 use crate::text::{iso, printable, printable_json};
-use crate::{connect, output};
+use crate::{connect, output, survey};
 
 /// Nothing is recorded.
 const NOTHING: u8 = 1;
@@ -47,7 +47,8 @@ pub(crate) fn history(server: &connect::Args, args: &Args) -> Result<u8, Failure
         return Ok(if past.recorded { 0 } else { NOTHING });
     }
     if !past.recorded {
-        say(format_args!("no grants of {name} are recorded; to record them: fairlock history {name} on"));
+        let word = survey::word(&args.name);
+        say(format_args!("no grants of {name} are recorded; to record them: fairlock history {word} on"));
         return Ok(NOTHING);
     }
     let Some(timeline) = Timeline::new(&args.name, grants) else {

@@ -7,7 +7,7 @@ use fairlock::{
     Lock,
     state::{BreakOutcome, LockState},
 };
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::document::{self, of_lock};
 use super::screen::{brief, who};
@@ -16,7 +16,7 @@ use super::{FREE, HELD, LOOK, lock, look, own, with_client};
 use crate::duration::{milliseconds, seconds};
 use crate::exit::{Failure, say};
 use crate::text::printable;
-use crate::{connect, output};
+use crate::{connect, output, survey};
 
 const SHORT: &str = "\
 The holder is told, and break waits until it lets go or its lease ends.
@@ -29,7 +29,8 @@ Examples:
   fairlock break deploy --token 1795328894826758   that holder, and no other
   fairlock break deploy --force                    whoever holds it, at once
 
-Exit code: 0 the lease is over, 1 there was nothing to break, 125 no answer.";
+Exit code: 0 the lease is over, 1 there was nothing to break or the reply was
+no, 125 no answer of the server.";
 
 const LONG: &str = "\
 The holder is told, and its lease is not renewed any more. `fairlock run` then ends its command, and exits with 123. \
@@ -49,7 +50,9 @@ wait for its former holder.";
 )]
 pub(crate) struct Args {
     /// The name of the lock
-    #[arg(value_name = "NAME", hide_short_help = true)]
+    ///
+    /// In a name that has them, write a backslash before * ? and [, as for the other subcommands that look at locks.
+    #[arg(value_name = "NAME", value_parser = survey::name, hide_short_help = true)]
     pub(crate) name: String,
     /// The fencing token of the lease, as status shows it
     #[arg(long, value_name = "TOKEN")]
@@ -81,13 +84,15 @@ pub(crate) fn break_lease(server: &connect::Args, args: &Args) -> Result<u8, Fai
     with_client(server, std::slice::from_ref(&args.name), async |client| {
         let lock = lock(&client, &args.name)?;
         let (began, before) = (Instant::now(), lock.inspect().await.map_err(own)?);
+        // The moments in it count from now, and a break takes a while.
+        let document = of_lock(&args.name, &before);
         let outcome = match choose(args, &before)? {
             Choice::Break(token) if args.force => force(&lock, token).await?,
             Choice::Break(token) => ask_to_end(&lock, token).await?,
             Choice::Not(outcome) => outcome,
         };
         let after = lock.inspect().await.map_err(own)?;
-        tell(args, outcome, began.elapsed(), &before, &after)?;
+        tell(args, outcome, began.elapsed(), (&before, document), &after)?;
         Ok(match outcome {
             Outcome::Released | Outcome::Expired | Outcome::Ended => HELD,
             Outcome::Unknown | Outcome::Declined => FREE,
@@ -159,7 +164,13 @@ async fn ask_to_end(lock: &Lock, token: u64) -> Result<Outcome, Failure> {
     Ok(if asked.elapsed() < remaining { Outcome::Released } else { Outcome::Expired })
 }
 
-fn tell(args: &Args, outcome: Outcome, took: Duration, before: &LockState, after: &LockState) -> Result<(), Failure> {
+fn tell(
+    args: &Args,
+    outcome: Outcome,
+    took: Duration,
+    (before, document): (&LockState, Value),
+    after: &LockState,
+) -> Result<(), Failure> {
     let name = printable(&args.name);
     if args.json {
         let word = match outcome {
@@ -169,9 +180,9 @@ fn tell(args: &Args, outcome: Outcome, took: Duration, before: &LockState, after
             Outcome::Unknown => "unknown",
             Outcome::Declined => "declined",
         };
-        let (before, after) = (of_lock(&args.name, before), of_lock(&args.name, after));
+        let after = of_lock(&args.name, after);
         let document = json!({
-            "name": args.name, "outcome": word, "took_ms": milliseconds(took), "before": before, "after": after,
+            "name": args.name, "outcome": word, "took_ms": milliseconds(took), "before": document, "after": after,
         });
         return output::write(&document::line(&document));
     }

@@ -18,6 +18,11 @@ pub(crate) fn word(state: &LockState) -> &'static str {
     }
 }
 
+/// Whether anybody needs the lock now.
+pub(crate) fn is_used(state: &LockState) -> bool {
+    word(state) != "free" || state.waiting > 0
+}
+
 /// The server tells how long ago things happened. Points in time are by the clock of this machine, so that they agree
 /// with its logs.
 pub(crate) fn of_lock(name: &str, state: &LockState) -> Value {

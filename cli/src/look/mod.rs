@@ -3,6 +3,7 @@
 pub(crate) mod breaking;
 mod document;
 mod screen;
+mod show;
 pub(crate) mod status;
 pub(crate) mod wait;
 
@@ -56,15 +57,22 @@ fn connected<T>(
 /// Looks at a lock. While the server is silent it asks again and again, and calls `silent` each second.
 async fn look(lock: &Lock, mut silent: impl FnMut()) -> Result<LockState, Failure> {
     loop {
-        let mut looking = pin!(lock.inspect().into_future());
-        loop {
-            match timeout(Duration::from_secs(1), &mut looking).await {
-                Err(_) => silent(),
-                Ok(Err(Fault::Unavailable { .. })) => break,
-                Ok(state) => return state.map_err(own),
-            }
+        match each_second(lock.inspect().into_future(), &mut silent).await {
+            Err(Fault::Unavailable { .. }) => {}
+            state => return state.map_err(own),
         }
         sleep(LOOK).await;
+    }
+}
+
+/// The answer. Until it is there, `silent` is called each second.
+async fn each_second<T>(asking: impl Future<Output = T>, mut silent: impl FnMut()) -> T {
+    let mut asking = pin!(asking);
+    loop {
+        match timeout(Duration::from_secs(1), &mut asking).await {
+            Err(_) => silent(),
+            Ok(answer) => return answer,
+        }
     }
 }
 

@@ -147,13 +147,19 @@ fn in_two_lines(name: &str, state: &LockState, width: usize) -> String {
 
 /// The lock in a few words: `held 12m by ops@db1:14380 deploy.sh, 2 waiting`.
 pub(crate) fn brief(state: &LockState) -> String {
-    let what = match (state.holders.first(), state.recovering_for) {
-        (Some(holder), _) if holder.broken => format!("being broken, {}", held_by(&who(holder), holder.held_for)),
-        (Some(holder), _) => hold(holder.confirmed, &who(holder), holder.held_for),
-        (None, Some(left)) => format!("recovering for {}", about(left.max(Duration::from_secs(1)))),
-        (None, None) => "free".to_owned(),
-    };
+    let what = what(state);
     if state.waiting > 0 { format!("{what}, {} waiting", state.waiting) } else { what }
+}
+
+/// The same without its waiters.
+pub(crate) fn what(state: &LockState) -> String {
+    let held = state.holders.first().map(|holder| match holder.broken {
+        true => format!("being broken, {}", held_by(&who(holder), holder.held_for)),
+        false => hold(holder.confirmed, &who(holder), holder.held_for),
+    });
+    let left = |left: Duration| format!("recovering for {}", about(left.max(Duration::from_secs(1))));
+    let parts: Vec<String> = [held, state.recovering_for.map(left)].into_iter().flatten().collect();
+    if parts.is_empty() { "free".to_owned() } else { parts.join(", ") }
 }
 
 pub(crate) fn who(holder: &Holder) -> String {

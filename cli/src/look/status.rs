@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use fairlock::state::LockState;
 
-use super::document::{self, word};
+use super::document::{self, is_used, word};
 use super::screen::{self, width};
 use super::{FREE, HELD, check_names, connected, lock, own};
 use crate::duration::{about, any};
@@ -24,10 +24,14 @@ Examples:
 Exit code: 0; 1 if all locks that were asked for are free; 125 no answer; with
 --check 0 fine, 1 recovering or breaking, 2 beyond a limit, 3 no answer.";
 
-const NOTHING: &str = "no lock is held or waited for";
+/// That no lock is found.
+fn nothing(patterns: &[String]) -> String {
+    let which = if patterns.is_empty() { String::new() } else { format!(" that matches {}", patterns.join(" ")) };
+    format!("no lock{which} is held or waited for")
+}
 
 /// The most waiters of each lock that a pattern shows.
-const WAITERS: u32 = 100;
+pub(super) const WAITERS: u32 = 100;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = HELP, override_usage = "fairlock status [OPTIONS] [NAME|PATTERN]...")]
@@ -57,7 +61,7 @@ pub(crate) struct Args {
     #[arg(long, verbatim_doc_comment)]
     pub(crate) json: bool,
     /// One line per lock, and the exit codes of monitors
-    #[arg(long, conflicts_with = "json", requires = "names")]
+    #[arg(long, conflicts_with = "json")]
     pub(crate) check: bool,
     /// With --check: longest wait in the queue
     #[arg(long, value_name = "TIME", value_parser = any, requires = "check")]
@@ -78,14 +82,14 @@ pub(crate) fn status(server: &connect::Args, args: &Args) -> Result<u8, Failure>
         locks => locks?,
     };
     let (text, code) = if args.check {
-        check(args, &locks)
+        check(args, &locks, &patterns)
     } else {
         let text = if args.json {
             locks.iter().map(|(name, state)| document::line(&document::of_lock(name, state))).collect()
         } else if are_named {
             locks.iter().map(|(name, state)| screen::lock(name, state, width())).collect()
         } else if locks.is_empty() {
-            say(NOTHING);
+            say(nothing(&patterns));
             String::new()
         } else {
             screen::table(&locks, width())
@@ -113,8 +117,6 @@ fn look(
         let mut survey = Survey::new(client.places().map_err(own)?, &server.prefix, patterns, Duration::MAX);
         let seen = survey.look(WAITERS).map_err(|error| server.failed(error))?;
         found.extend(seen.into_iter().map(|(name, seen)| (name, seen.state)));
-        let is_used =
-            |state: &LockState| !state.holders.is_empty() || state.waiting > 0 || state.recovering_for.is_some();
         found.retain(|(name, state)| (all || is_used(state)) && !names.contains(name));
         // Names are in order already.
         found.sort_by_key(|(_, state)| {
@@ -151,9 +153,9 @@ fn unknown(failure: &Failure) -> u8 {
 }
 
 /// A line for each lock, and the worst exit code of all.
-fn check(args: &Args, locks: &[(String, LockState)]) -> (String, u8) {
+fn check(args: &Args, locks: &[(String, LockState)], patterns: &[String]) -> (String, u8) {
     if locks.is_empty() {
-        return (format!("OK - {NOTHING}\n"), Health::Fine as u8);
+        return (format!("OK - {}\n", printable(&nothing(patterns))), Health::Fine as u8);
     }
     let (mut text, mut worst) = (String::new(), Health::Fine);
     for (name, state) in locks {
@@ -181,7 +183,9 @@ fn judge(args: &Args, name: &str, state: &LockState) -> (Health, String) {
     }
     let health = match word(state) {
         _ if !faults.is_empty() => Health::Critical,
-        "breaking" | "recovering" => Health::Warning,
+        "breaking" => Health::Warning,
+        // A holder that is back does not end a recovery.
+        _ if state.recovering_for.is_some() => Health::Warning,
         _ => Health::Fine,
     };
     let heading = match health {

@@ -1,48 +1,56 @@
-//! `fairlock wait`: until a lock is free, without taking it.
+//! `fairlock wait`: until locks are free, without taking them.
 
+use std::future::IntoFuture as _;
 use std::time::Duration;
 
+use fairlock::operator::LookError;
 use fairlock::state::LockState;
-use tokio::time::{Instant, sleep_until, timeout_at};
+use fairlock::{Client, ClientBuilder};
+use tokio::runtime::Builder;
+use tokio::sync::oneshot;
+use tokio::time::sleep;
 
-use super::document::{self, word};
+use super::document::{self, is_used, word};
 use super::screen::brief;
-use super::{HELD, LOOK, lock, look, with_client};
+use super::show::{Show, and_more};
+use super::status::WAITERS;
+use super::{HELD, LOOK, check_names, each_second, lock, look, own};
 use crate::duration::timeout;
 use crate::exit::{Failure, TIMED_OUT};
-use crate::process::terminal::Terminal;
-use crate::run::progress::{self, Style};
+use crate::run::progress;
+use crate::survey::{self, Survey};
 use crate::text::printable;
-use crate::{connect, output};
+use crate::{connect, output, refusal, runtime};
 
 const HELP: &str = "\
 Examples:
   fairlock wait deploy && ./start.sh        starts when no deploy runs
-  fairlock wait -w 10m deploy               for 10 minutes at most
+  fairlock wait -w 10m 'ci:*'               for 10 minutes at most
   fairlock wait --token 1795328894826758 x  until that holder has ended
 
 Another process may take the lock at the same moment: to act while no other job
 does, use `fairlock run`.
 Exit code: 0 it is free, 124 held until --timeout, 125 no answer.";
 
-/// How long the server may take for an answer, also at the end of the timeout.
-const ANSWER: Duration = Duration::from_secs(2);
-
 #[derive(Debug, clap::Args)]
-#[command(after_help = HELP, override_usage = "fairlock wait [OPTIONS] NAME")]
+#[command(after_help = HELP, override_usage = "fairlock wait [OPTIONS] NAME|PATTERN...")]
 pub(crate) struct Args {
-    /// The name of the lock
-    #[arg(value_name = "NAME", hide_short_help = true)]
-    pub(crate) name: String,
+    /// Names, or patterns with * ? []
+    ///
+    /// The wait ends when nobody holds one of the locks or waits for it. A pattern means all locks that match it, also
+    /// those that are taken meanwhile: each time the known ones are free, fairlock looks through the keys of all
+    /// servers (SCAN), which does not hold them up. In a name that has them, write a backslash before * ? and [.
+    #[arg(value_name = "NAME|PATTERN", required = true, hide_short_help = true)]
+    pub(crate) names: Vec<String>,
     /// Give up after this time: 10, 90s, 1h
+    ///
+    /// It includes the wait for a server that is not up yet.
     #[arg(short = 'w', short_alias = 't', long, value_name = "TIME", value_parser = timeout)]
     pub(crate) timeout: Option<Duration>,
     /// Only until the lease with this token is over
-    ///
-    /// Without it the wait ends when nobody holds the lock or waits for it.
     #[arg(long, value_name = "TOKEN")]
     pub(crate) token: Option<u64>,
-    /// Print the lock as it is at the end, as one JSON object
+    /// Print the locks as they are at the end, one JSON object per line
     #[arg(long)]
     pub(crate) json: bool,
     /// Show no progress
@@ -51,46 +59,114 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn wait(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
-    let terminal = Terminal::open();
-    let began = Instant::now();
-    with_client(server, std::slice::from_ref(&args.name), async |client| {
-        let lock = lock(&client, &args.name)?;
-        let show = |what: String| {
-            let waited = began.elapsed().as_secs();
-            let clock = format!("{}:{:02} · ", waited / 60, waited % 60);
-            if !args.quiet {
-                progress::draw(terminal.as_ref(), &[(Style::Plain, clock), (Style::Plain, what)]);
-            }
-        };
-        let end = args.timeout.map(|most| began + most);
-        let ended = loop {
-            let silent = || show(format!("waiting for {} · no answer from the server", progress::name(&args.name)));
-            let state = match end {
-                Some(end) => timeout_at(end.max(Instant::now() + ANSWER), look(&lock, silent)).await,
-                None => Ok(look(&lock, silent).await),
-            };
-            let state = match state {
-                Ok(Ok(state)) => state,
-                Ok(Err(failure)) => break Err(failure),
-                // Whether the lock is free is not known: that is no timeout of the wait.
-                Err(_) => break Err(Failure::own("no answer from the server")),
-            };
-            let over = is_over(&state, args.token);
-            if over || end.is_some_and(|end| Instant::now() >= end) {
-                break Ok((state, over));
-            }
-            show(format!("{} is {}", progress::name(&args.name), brief(&state)));
-            let pause = Instant::now() + LOOK;
-            sleep_until(end.map_or(pause, |end| end.min(pause))).await;
-        };
-        progress::erase();
-        let (state, over) = ended?;
-        if args.json {
-            output::write(&document::line(&document::of_lock(&args.name, &state)))?;
+    let (names, patterns) = survey::split(&args.names);
+    check_names(&names)?;
+    if args.token.is_some() && (names.len() > 1 || !patterns.is_empty()) {
+        return Err(Failure::own("--token is a lease of one lock: name that lock alone"));
+    }
+    let client = connect::client(server)?;
+    let places = client.places().map_err(|error| server.failed(error))?;
+    let survey = Survey::new(places, &server.prefix, &patterns, Duration::ZERO);
+    let survey = Some(survey).filter(|_| !patterns.is_empty());
+    let mut show = Show::new(&args.names, args.timeout, args.quiet, server.tip());
+    let runtime = runtime::start(Builder::enable_time)?;
+    let ended = runtime.block_on(async {
+        let client = show.in_time(async |show| connect(&client, server, show).await).await?;
+        to_the_end(&mut Watched { client, names, survey }, args.token, &mut show).await
+    });
+    progress::erase();
+    let locks = ended?;
+    if args.json {
+        let lines = locks.iter().map(|(name, state)| document::line(&document::of_lock(name, state)));
+        output::write(&lines.collect::<String>())?;
+    }
+    let mut busy = locks.iter().filter(|(_, state)| !is_over(state, args.token));
+    let Some((name, state)) = busy.next() else { return Ok(HELD) };
+    let more = and_more(busy.count());
+    Err(Failure::new(TIMED_OUT, format!("{} is {}{more}", printable(name), brief(state))))
+}
+
+/// Waits for a server that is not up yet.
+async fn connect(client: &ClientBuilder, server: &connect::Args, show: &mut Show) -> Result<Client, Failure> {
+    loop {
+        let connecting = client.clone().connect().into_future();
+        match each_second(connecting, || show.silent()).await {
+            Err(error) if error.is_transient() => show.trouble(&error.to_string()),
+            connected => return connected.map_err(|error| server.failed(error)),
         }
-        let late = || format!("{} is {}", printable(&args.name), brief(&state));
-        if over { Ok(HELD) } else { Err(Failure::new(TIMED_OUT, late())) }
-    })
+        sleep(LOOK).await;
+    }
+}
+
+/// The locks that are waited for.
+struct Watched {
+    client: Client,
+    names: Vec<String>,
+    /// What finds those that match patterns.
+    survey: Option<Survey>,
+}
+
+/// Returns the locks as they are when all are free, or when the time is over.
+async fn to_the_end(
+    watched: &mut Watched,
+    token: Option<u64>,
+    show: &mut Show,
+) -> Result<Vec<(String, LockState)>, Failure> {
+    loop {
+        let mut locks = show.in_time(async |show| watched.look(show).await).await?;
+        let busy = locks.iter().filter(|(_, state)| !is_over(state, token)).count();
+        // All are looked at again when the first one is free.
+        let first = locks.iter_mut().find(|(_, state)| !is_over(state, token));
+        let Some((name, state)) = first else { return Ok(locks) };
+        let lock = lock(&watched.client, name)?;
+        while !is_over(state, token) {
+            if show.is_over() {
+                return Ok(locks);
+            }
+            show.waiting(name, busy - 1, state);
+            show.pause().await;
+            *state = show.in_time(async |show| look(&lock, || show.silent()).await).await?;
+        }
+    }
+}
+
+impl Watched {
+    /// All locks with these names, and those in use that match patterns.
+    async fn look(&mut self, show: &mut Show) -> Result<Vec<(String, LockState)>, Failure> {
+        let mut locks = Vec::new();
+        for name in &self.names {
+            locks.push((name.clone(), look(&lock(&self.client, name)?, || show.silent()).await?));
+        }
+        while let Some(mut survey) = self.survey.take() {
+            // On a thread of its own, because it blocks, and its answer is not awaited for ever.
+            let (send, found) = oneshot::channel();
+            let look = move || drop(send.send((survey.look(WAITERS), survey)));
+            std::thread::Builder::new()
+                .spawn(look)
+                .map_err(|error| Failure::because("cannot look for locks", error))?;
+            let (seen, survey) = each_second(found, || show.silent()).await.map_err(own)?;
+            self.survey = Some(survey);
+            match seen {
+                Ok(seen) => {
+                    let seen = seen.into_iter().map(|(name, seen)| (name, seen.state));
+                    locks.extend(seen.filter(|(name, state)| is_used(state) && !self.names.contains(name)));
+                    break;
+                }
+                Err(error) if may_pass(&error) => show.trouble(&error.to_string()),
+                Err(error) => return Err(own(error)),
+            }
+            sleep(LOOK).await;
+        }
+        Ok(locks)
+    }
+}
+
+fn may_pass(error: &LookError) -> bool {
+    match error {
+        LookError::Connection(error) => error.is_transient(),
+        LookError::Moved(_) => true,
+        LookError::Refused(said) => refusal::meaning(said).is_some(),
+    }
 }
 
 /// Whether the lease is over; without a token, whether the lock is free and nobody is next.

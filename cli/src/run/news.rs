@@ -13,11 +13,10 @@ use super::systemd::Systemd;
 use super::view::View;
 use crate::duration::{milliseconds, seconds, shown};
 use crate::exit::{Failure, say};
+use crate::log::Log;
 use crate::process::terminal::Terminal;
 use crate::text::printable;
 
-/// How often a log is told of a wait that does not change.
-const NOW_AND_THEN: Duration = Duration::from_secs(5 * 60);
 /// The most former holders that are named at the end.
 const MOST_NAMED: usize = 5;
 
@@ -100,6 +99,16 @@ impl News {
         Failure { tip, ..failure }
     }
 
+    /// Whether this is new, or was told long ago.
+    pub(crate) fn is_due(&mut self, trouble: &str) -> bool {
+        self.log.is_due(trouble.to_owned())
+    }
+
+    /// Whether anybody hears of the places in the queue.
+    pub(crate) fn tells_places(&self) -> bool {
+        !self.quiet || self.verbose || self.journal.is_some()
+    }
+
     fn write(&mut self, event: &str, name: &str, fields: serde_json::Value) {
         if let Some(journal) = &mut self.journal {
             journal.write(event, name, fields);
@@ -143,7 +152,7 @@ impl News {
             return;
         }
         if let Some(topic) = view.topic(self.verbose)
-            && self.log.is_due(topic, Instant::now())
+            && self.log.is_due(topic)
         {
             self.mention(view.sentence(&name));
         }
@@ -268,37 +277,5 @@ impl News {
     pub(crate) fn not_released(&self, why: impl std::fmt::Display, left: Duration) {
         let (names, why, left) = (&self.names, printable(&why.to_string()), seconds(left));
         say(format_args!("{names} could not be released ({why}): the lease ends by itself, in {left} at the latest"));
-    }
-}
-
-/// Which messages of a wait go to a log: the first, what is new, and one now and then.
-#[derive(Default)]
-struct Log {
-    told: Option<String>,
-    last: Option<Instant>,
-}
-
-impl Log {
-    fn is_due(&mut self, topic: String, now: Instant) -> bool {
-        let is_new = self.told.as_ref() != Some(&topic);
-        let is_time = self.last.is_none_or(|last| now.duration_since(last) >= NOW_AND_THEN);
-        if is_new || is_time {
-            (self.told, self.last) = (Some(topic), Some(now));
-        }
-        is_new || is_time
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_log_is_told_what_is_new_and_now_and_then_that_nothing_is() {
-        let (mut log, start) = (Log::default(), Instant::now());
-        let mut at = |seconds, topic: &str| log.is_due(topic.to_owned(), start + Duration::from_secs(seconds));
-        assert!(at(0, "waiting") && !at(1, "waiting") && !at(299, "waiting"));
-        assert!(at(300, "waiting") && !at(301, "waiting") && !at(599, "waiting"));
-        assert!(at(599, "no answer") && !at(700, "no answer") && at(701, "waiting"));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::io::IsTerminal as _;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use rustix::termios::tcgetwinsize;
 
@@ -33,7 +34,7 @@ pub(crate) type Part = (Style, String);
 /// Draws the line, if a terminal shows stderr and fairlock is in its foreground. False if not.
 pub(crate) fn draw(terminal: Option<&Terminal>, parts: &[Part]) -> bool {
     let screen = std::io::stderr();
-    if !screen.is_terminal() || !terminal.is_some_and(Terminal::is_ours) {
+    if !screen.is_terminal() || is_dumb() || !terminal.is_some_and(Terminal::is_ours) {
         return false;
     }
     let width = width();
@@ -43,6 +44,13 @@ pub(crate) fn draw(terminal: Option<&Terminal>, parts: &[Part]) -> bool {
     stderr::write_if_free(&format!("\r\x1b[K{line}"));
     DRAWN.store(true, Ordering::Relaxed);
     true
+}
+
+/// How long a wait has lasted: `0:07`, `1:02:03`.
+pub(crate) fn clock(waited: Duration) -> String {
+    let seconds = waited.as_secs();
+    let (hours, minutes, rest) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
+    if hours > 0 { format!("{hours}:{minutes:02}:{rest:02}") } else { format!("{minutes}:{rest:02}") }
 }
 
 /// The name of a lock as a part of the line that leaves room for the others.
@@ -66,10 +74,14 @@ pub(crate) fn erase() {
     }
 }
 
+/// Whether the terminal only shows lines: it would show the signs that move the cursor, too.
+pub(crate) fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_none_or(|terminal| terminal.is_empty() || terminal == "dumb")
+}
+
 /// As no-color.org asks: any text in NO_COLOR turns colours off.
 pub(crate) fn has_colours() -> bool {
-    let set = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty());
-    set("NO_COLOR").is_none() && set("TERM").is_some_and(|terminal| terminal != "dumb")
+    std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) && !is_dumb()
 }
 
 fn line<'a>(parts: impl Iterator<Item = &'a Part>, mut room: usize, colours: bool) -> String {

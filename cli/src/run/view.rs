@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::progress::{Part, Style};
+use super::progress::{Part, Style, clock};
 use crate::duration::{about, seconds};
 use crate::text::{granted_to, held_by, is_unanswered, ordinal};
 
@@ -68,11 +68,8 @@ impl View {
 
     /// For a terminal: the changing parts come before the names, which may be long.
     pub(crate) fn line(&self, waited: Duration, name: &str) -> Vec<Part> {
-        let clock = waited.as_secs();
-        let (hours, minutes, rest) = (clock / 3600, clock / 60 % 60, clock % 60);
-        let clock = if hours > 0 { format!("{hours}:{minutes:02}:{rest:02}") } else { format!("{minutes}:{rest:02}") };
         let dot = || (Style::Faint, " · ".to_owned());
-        let mut parts = vec![(Style::Plain, clock), dot()];
+        let mut parts = vec![(Style::Plain, clock(waited)), dot()];
         match self {
             Self::Unknown => parts.push((Style::Plain, format!("waiting for {name}"))),
             Self::NoAnswer(why) => {

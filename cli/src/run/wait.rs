@@ -151,7 +151,7 @@ async fn connect(request: &Request<'_>) -> Result<Client, Failure> {
     client.map_err(|error| Failure { tip: request.tip.map(str::to_owned), ..Failure::own(error.to_string()) })
 }
 
-/// Waits for a place in the queue. Reports what prevents it: once, and again when the cause changes.
+/// Waits for a place in the queue. Reports what prevents it: when the cause changes, and now and then.
 async fn queue(
     enqueue: Enqueue,
     lock: &Lock,
@@ -159,7 +159,6 @@ async fn queue(
     news: &mut News,
 ) -> Result<Waiting, AcquireError> {
     let mut enqueue = pin!(enqueue.into_future());
-    let mut said = None;
     let patience = Instant::now() + Duration::from_secs(2);
     let mut pause = SILENT;
     loop {
@@ -169,13 +168,11 @@ async fn queue(
             () = sleep(pause) => {}
         }
         let silent = || (Instant::now() >= patience).then(|| "Redis does not answer".to_owned());
-        let trouble = trouble(lock).await.or_else(silent).filter(|trouble| said.as_ref() != Some(trouble));
-        if let Some(trouble) = trouble {
+        if let Some(trouble) = trouble(lock).await.or_else(silent).filter(|trouble| news.is_due(trouble)) {
             news.mention(format_args!("{trouble}; trying again"));
-            if let (Some(tip), None) = (tip, &said) {
+            if let Some(tip) = tip {
                 news.advise(tip);
             }
-            said = Some(trouble);
         }
         pause = Duration::from_millis(500);
     }

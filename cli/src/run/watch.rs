@@ -29,7 +29,9 @@ pub(crate) async fn watch(
     let began = Instant::now();
     let (mut view, mut looks) = (View::Unknown, 0);
     // A wait that could never end must be refused before its timeout.
-    let first = if request.ancestors.had(lock.name()) { began } else { began + SILENT };
+    let may_be_ours = request.ancestors.had(lock.name());
+    let first = if may_be_ours { began } else { began + SILENT };
+    let looks_on = may_be_ours || news.tells_places();
     let mut next_draw = first;
     // A look at the queue may take long, for instance while the server hangs. The line is drawn meanwhile.
     let mut look = pin!(look_at(first, waiting.position(), lock, 0));
@@ -40,7 +42,7 @@ pub(crate) async fn watch(
                 Ok(guard) => Ok(guard),
                 Err(error) => Err(request.not_granted(lock, &error).await),
             },
-            seen = &mut look => {
+            seen = &mut look, if looks_on => {
                 looks += 1;
                 match seen {
                     Seen::Granted | Seen::Unchanged => {}

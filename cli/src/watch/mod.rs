@@ -25,6 +25,7 @@ use worker::Report;
 
 use crate::exit::Failure;
 use crate::process::signals;
+use crate::run::progress;
 use crate::survey::Survey;
 use crate::{connect, warnings};
 
@@ -42,10 +43,14 @@ enum Event {
 }
 
 pub(crate) fn watch(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
-    if !(std::io::stdout().is_terminal() && std::io::stdin().is_terminal()) {
-        return Err(Failure::own(
-            "watch needs a terminal; `fairlock status NAME` and `fairlock exporter --once` do not",
-        ));
+    let needs = match (std::io::stdout().is_terminal() && std::io::stdin().is_terminal(), progress::is_dumb()) {
+        (true, false) => None,
+        (true, true) => Some("a terminal that it can draw on, and TERM is empty or dumb"),
+        (false, _) => Some("a terminal"),
+    };
+    if let Some(needs) = needs {
+        let without = "`fairlock status NAME` and `fairlock exporter --once` need none";
+        return Err(Failure::own(format!("watch needs {needs}; {without}")));
     }
     let client = connect::client(server)?;
     let places = client.places().map_err(|error| Failure::own(error.to_string()))?;

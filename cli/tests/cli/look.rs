@@ -1,10 +1,10 @@
-//! `wait` and `break`, and the JSON of locks: an operator acts without knowing keys.
+//! `break`, and the JSON of locks: an operator acts without knowing keys.
 
 use serde_json::Value;
 use std::collections::BTreeSet;
 
 use crate::pty::Terminal;
-use crate::shared::{Finished, Process, Redis, Signal, hold, with_time_to_queue};
+use crate::shared::{Finished, Process, Redis, Signal, hold};
 
 pub(crate) fn call(redis: &Redis, words: &[&str]) -> Finished {
     Process::spawn(redis.fairlock().args(words)).finish()
@@ -61,26 +61,6 @@ fn json_has_the_documented_fields() {
 }
 
 #[test]
-fn wait_ends_when_the_lock_is_free_and_takes_nothing() {
-    let redis = Redis::start();
-    assert_eq!(call(&redis, &["wait", "x"]).code, 0);
-    let holder = hold(&redis, "x", "the holder");
-    let late = with_time_to_queue(|seconds| call(&redis, &["wait", "x", "-t", &seconds.to_string()]));
-    assert!(late.code == 124 && late.stderr.contains("x is held ") && late.stderr.contains("the holder"), "{late:?}");
-    let token = redis.state("x")["holders"][0]["token"].to_string();
-    let next = redis.waiter("x", &[], "echo; exec sleep 1000");
-    let of_this = Process::spawn(redis.fairlock().args(["wait", "x", "--token", &token]));
-    let of_all = Process::spawn(redis.fairlock().args(["wait", "x", "--json"]));
-    holder.signal(Signal::TERM);
-    next.line();
-    assert_eq!(of_this.finish().code, 0, "that lease is over");
-    assert_eq!(redis.state("x")["waiting"], 0, "nobody who waits so stands in the queue");
-    next.signal(Signal::TERM);
-    let ended = of_all.finish();
-    assert_eq!((ended.code, &objects(&ended.stdout)[0]["state"]), (0, &"free".into()), "{ended:?}");
-}
-
-#[test]
 fn break_names_its_lease_or_is_forced_where_it_cannot_ask() {
     let redis = Redis::start();
     let nothing = call(&redis, &["break", "x"]);
@@ -98,6 +78,25 @@ fn break_names_its_lease_or_is_forced_where_it_cannot_ask() {
     assert!(broken.stderr.ends_with("the holder let go; x is free\n"), "{broken:?}");
     let ended = holder.finish();
     assert!(ended.code == 123 && ended.stderr.contains("an operator broke it"), "{ended:?}");
+}
+
+/// The holder's command takes a second to end, and the break as long.
+#[test]
+fn the_lock_before_a_break_is_told_as_it_was_then() {
+    let redis = Redis::start();
+    let holder = redis.run("x", &[], "trap 'sleep 1; exit' TERM; echo; while :; do sleep 0.1; done");
+    holder.line();
+    let status = redis.state("x");
+    let token = status["holders"][0]["token"].to_string();
+    let broken = call(&redis, &["break", "x", "--token", &token, "--json"]);
+    let document = &objects(&broken.stdout)[0];
+    assert_eq!((broken.code, &document["outcome"]), (0, &"released".into()), "{broken:?}");
+    let ms = |lock: &Value| lock["at_ms"].as_u64().unwrap();
+    let (before, after) = (&document["before"], &document["after"]);
+    assert!(ms(after) - ms(before) >= 1000, "{document}");
+    let since = |lock: &Value| ms(lock) - lock["holders"][0]["held_for_ms"].as_u64().unwrap();
+    assert!(since(before).abs_diff(since(&status)) < 500, "the same grant: {document} {status}");
+    holder.finish();
 }
 
 #[test]

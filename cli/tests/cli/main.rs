@@ -35,5 +35,6 @@ mod signals;
 mod status;
 mod terminal;
 mod unread_output;
+mod wait;
 mod wait_display;
 mod watch;

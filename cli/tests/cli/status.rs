@@ -6,7 +6,7 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use crate::look::{call, objects};
-use crate::shared::{Process, Redis, Signal, await_state, fairlock, hold};
+use crate::shared::{Process, RIGHTS_TO_LOOK, Redis, Signal, await_state, eventually, fairlock, hold};
 use fairlock::{Client, LockOptions};
 use serde_json::Value;
 use testkit::{RedisServer, soon};
@@ -139,6 +139,8 @@ fn the_exit_code_of_status_tells_held_from_free() {
             assert!(names.iter().all(|name| name.contains('?') || ended.stdout.contains(name)), "{ended:?}");
         }
     }
+    let other = call(&redis, &["status", "fre?", "f[aeiou]*"]);
+    assert_eq!(other.stderr, "fairlock: no lock that matches fre? f[aeiou]* is held or waited for\n");
     let nowhere = Process::spawn(fairlock().args(["--redis", "unix:///none.sock", "status", "x"])).finish();
     assert_eq!(nowhere.code, 125, "{nowhere:?}");
 }
@@ -164,7 +166,7 @@ fn a_monitor_gets_one_line_and_its_own_exit_codes() {
         let line = line.collect::<Vec<_>>().join("N");
         assert!(line.starts_with(says) && line.matches('|').count() == 1, "{line}");
     }
-    for (pattern, says) in [("x*", "OK - x: held "), ("y*", "OK - no lock is held or waited for\n")] {
+    for (pattern, says) in [("x*", "OK - x: held "), ("y*", "OK - no lock that matches y* is held or waited for\n")] {
         let ended = call(&redis, &["status", "--check", pattern]);
         assert!(ended.code == 0 && ended.stdout.starts_with(says), "{ended:?}");
     }
@@ -176,8 +178,24 @@ fn a_monitor_gets_one_line_and_its_own_exit_codes() {
     assert_eq!(recovers.code, 1, "{recovers:?}");
     assert!(recovers.stdout.starts_with("WARNING - x: recovering for "), "{recovers:?}");
     drop((holder, waiter));
+    let list = call(&redis, &["status", "--check"]);
+    assert!(list.stdout.starts_with("WARNING - x: recovering for "), "without a name all locks in use: {list:?}");
     let nowhere = Process::spawn(fairlock().args(["--redis", "unix:///none.sock", "status", "--check", "x"])).finish();
     assert!(nowhere.code == 3 && nowhere.stdout.starts_with("UNKNOWN - no Redis server"), "{nowhere:?}");
+}
+
+/// Nothing is granted although the lock has a holder.
+#[test]
+fn a_monitor_hears_of_a_loss_of_data_also_where_the_holder_is_back() {
+    let redis = Redis::of(RedisServer::builder().plain().more_rights(RIGHTS_TO_LOOK).start());
+    let _holder = redis.hold("x", &["--lease", "1h", "--label", "the holder"]);
+    redis.kill();
+    redis.restart();
+    let state = eventually("the holder is back", || Some(redis.state("x")).filter(|state| state["state"] == "held"));
+    assert!(state["recovering_for_ms"].is_u64(), "{state}");
+    let check = call(&redis, &["status", "--check", "x"]);
+    assert_eq!(check.code, 1, "{check:?}");
+    assert!(check.stdout.starts_with("WARNING - x: held by the holder") && check.stdout.contains(", recovering for "));
 }
 
 #[tokio::test]

@@ -113,14 +113,14 @@ fn a_wait_that_takes_nothing_outlives_a_server_that_is_away() {
     let redis = Redis::of(testkit::RedisServer::builder().plain().appendonly().start());
     let holder = hold(&redis, "x", "the holder");
     let mut terminal = open(&redis, 80);
-    terminal.enter_and_await("clear; $F wait x; echo code $?", |screen| screen.contains("x is held "));
+    terminal.enter_and_await("clear; $F wait x; echo code $?", |screen| screen.contains(" · x · held "));
     redis.stop();
     terminal.await_screen(|screen| screen.contains("waiting for x · no answer from the server"));
     let late = redis.fairlock().args(["wait", "x", "-t", "1"]).output().unwrap();
     assert_eq!(late.status.code(), Some(125), "no server at the start: {late:?}");
     terminal.await_screen(|screen| clock(screen) >= Some(8));
     redis.cont();
-    terminal.await_screen(|screen| screen.contains("x is held "));
+    terminal.await_screen(|screen| screen.contains(" · x · held "));
     holder.signal(Signal::TERM);
     assert_eq!(terminal.number_after("code "), 0);
 }
@@ -134,6 +134,56 @@ fn a_warning_takes_the_place_of_the_line_and_the_line_goes_on_below() {
     let below = |screen: &str| screen.lines().nth(1).is_some_and(|row| row.starts_with("fairlock: 0:"));
     let screen = terminal.await_screen(|screen| screen.contains("connection was lost") && below(screen));
     assert!(screen.starts_with("fairlock: the connection was lost") && rows(&screen).len() == 1, "{screen}");
+}
+
+/// The end of the line is cut, the holder in its middle.
+#[test]
+fn a_wait_that_takes_nothing_shows_who_holds_the_lock_on_a_narrow_terminal() {
+    let (redis, _holder) = Redis::held("operations@database1:14380 deploy.sh");
+    let _waiter = redis.waiter("x", &[], "true");
+    for columns in [40, 80] {
+        let mut terminal = open(&redis, columns);
+        let screen = terminal.enter_and_await("clear; $F wait x", |screen| clock(screen).is_some());
+        let shown = rows(&screen);
+        assert!(shown.len() == 1 && shown[0].chars().count() <= usize::from(columns), "{screen}");
+        assert!(screen.contains(" · x · 1 waiting · held "), "{screen}");
+        assert!(screen.contains('…') == (columns == 40) && screen.trim_end().ends_with("y.sh"), "{screen}");
+    }
+}
+
+/// Nobody is shown its place, so it does not ask for it.
+#[test]
+fn a_quiet_wait_asks_the_server_for_no_place() {
+    let asked = |redis: &Redis| {
+        let info: String = redis::cmd("INFO").arg("commandstats").query(&mut redis.raw()).unwrap();
+        let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+        line.unwrap().split(',').next().unwrap().parse::<u64>().unwrap()
+    };
+    let [loud, quiet] = [&[][..], &["-q"]].map(|options| {
+        let (redis, holder) = Redis::held("the holder");
+        let waiter = redis.waiter("x", options, "true");
+        (redis, holder, waiter)
+    });
+    let before = (asked(&loud.0), asked(&quiet.0));
+    // Both have sent some heartbeats by then, and the one that is loud has looked each second.
+    testkit::eventually("it has asked often", testkit::SOON, || asked(&loud.0) - before.0 >= 15);
+    let asked = asked(&quiet.0) - before.1;
+    assert!(asked < 8, "{asked}");
+}
+
+/// Such as a shell in an editor: it shows each of the signs that move the cursor.
+#[test]
+fn a_dumb_terminal_is_told_lines_and_has_no_full_screen() {
+    let (redis, _holder) = Redis::held("the holder");
+    let mut terminal = Terminal::open_with(80, &[("REDIS_URL", &redis.url()), ("TERM", "dumb")]);
+    for (words, says) in [("run x true", "waiting for x: 1st of 1, held"), ("wait x", "waiting for x: held")] {
+        terminal.enter(&format!("$F {words}"));
+        let said = terminal.expect(says);
+        assert!(!said.contains(['\x1b', '\r', '·']) || said.ends_with("fairlock: "), "{said:?}");
+        terminal.keys_and_expect("\x03", "PROMPT> ");
+    }
+    let said = terminal.command("$F watch; echo code $?");
+    assert!(said.contains("watch needs a terminal that it can draw on") && said.contains("code 125"), "{said:?}");
 }
 
 /// Ctrl-S: the output is not read, and the wait goes on.

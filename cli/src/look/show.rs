@@ -1,0 +1,135 @@
+//! What `fairlock wait` shows, and until when it waits.
+
+use std::time::Duration;
+
+use fairlock::state::LockState;
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use super::LOOK;
+use super::screen::what;
+use crate::exit::{Failure, say};
+use crate::log::Log;
+use crate::process::terminal::Terminal;
+use crate::run::progress::{self, Part, Style};
+use crate::text::printable;
+
+/// How long the server may take for an answer, also at the end of the timeout.
+const ANSWER: Duration = Duration::from_secs(2);
+/// A log is not told of a shorter silence.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+pub(super) struct Show {
+    /// As they were given.
+    names: String,
+    quiet: bool,
+    /// What to do if no server is there. It is told once.
+    tip: Option<&'static str>,
+    terminal: Option<Terminal>,
+    log: Log,
+    began: Instant,
+    end: Option<Instant>,
+    /// The last answer of the server.
+    heard: Instant,
+    /// Why there is none since.
+    trouble: Option<String>,
+}
+
+impl Show {
+    pub(super) fn new(names: &[String], most: Option<Duration>, quiet: bool, tip: Option<&'static str>) -> Self {
+        let began = Instant::now();
+        Self {
+            names: names.join(" "),
+            quiet,
+            tip,
+            terminal: Terminal::open(),
+            log: Log::default(),
+            began,
+            end: most.map(|most| began + most),
+            heard: began,
+            trouble: None,
+        }
+    }
+
+    /// Whether the time is over.
+    pub(super) fn is_over(&self) -> bool {
+        self.end.is_some_and(|end| Instant::now() >= end)
+    }
+
+    /// Until the next look, or until the time is over.
+    pub(super) async fn pause(&self) {
+        let next = Instant::now() + LOOK;
+        sleep_until(self.end.map_or(next, |end| end.min(next))).await;
+    }
+
+    /// The answer, if it comes until the time is over, or soon.
+    pub(super) async fn in_time<T>(
+        &mut self,
+        asking: impl AsyncFnOnce(&mut Self) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let Some(end) = self.end else { return asking(self).await };
+        let answer = timeout_at(end.max(Instant::now() + ANSWER), asking(self)).await;
+        // Whether the locks are free is not known: that is no timeout of the wait.
+        answer.unwrap_or_else(|_| Err(self.unanswered()))
+    }
+
+    fn unanswered(&mut self) -> Failure {
+        let why = self.trouble.take().unwrap_or_else(|| "no answer from the server".to_owned());
+        Failure { tip: self.tip.map(str::to_owned), ..Failure::own(why) }
+    }
+
+    /// This lock is waited for, with so many others after it.
+    pub(super) fn waiting(&mut self, name: &str, more: usize, state: &LockState) {
+        (self.heard, self.trouble) = (Instant::now(), None);
+        let (more, what) = (and_more(more), what(state));
+        let waiting = if state.waiting > 0 { format!("{} waiting", state.waiting) } else { String::new() };
+        let mut parts = vec![(Style::Plain, progress::name(name) + &more)];
+        if !waiting.is_empty() {
+            parts.push((Style::Plain, waiting.clone()));
+        }
+        parts.push((Style::Faint, what.clone()));
+        if self.quiet || self.draw(parts) {
+            return;
+        }
+        if self.log.is_due(name.to_owned()) {
+            let waiting = if waiting.is_empty() { waiting } else { format!(", {waiting}") };
+            say(format_args!("waiting for {}{more}: {what}{waiting}", printable(name)));
+        }
+    }
+
+    /// The server has not answered for a second more.
+    pub(super) fn silent(&mut self) {
+        const SILENT: &str = "no answer from the server";
+        let name = progress::name(&self.names);
+        let drawn = self.quiet
+            || self.draw(vec![(Style::Plain, format!("waiting for {name}")), (Style::Warning, SILENT.into())]);
+        if !drawn && self.heard.elapsed() >= PATIENCE && self.trouble.is_none() {
+            self.trouble(SILENT);
+        }
+    }
+
+    /// Why the server does not serve.
+    pub(super) fn trouble(&mut self, why: &str) {
+        self.trouble = Some(why.to_owned());
+        if !self.quiet && self.log.is_due(why.to_owned()) {
+            progress::erase();
+            say(format_args!("{why}; trying again"));
+            if let Some(tip) = self.tip.take() {
+                say(format_args!("tip: {tip}"));
+            }
+        }
+    }
+
+    /// One line on a terminal, with how long the wait has lasted. False if there is none.
+    fn draw(&self, parts: Vec<Part>) -> bool {
+        let mut line = vec![(Style::Plain, progress::clock(self.began.elapsed()))];
+        for part in parts {
+            line.extend([(Style::Faint, " · ".to_owned()), part]);
+        }
+        progress::draw(self.terminal.as_ref(), &line)
+    }
+}
+
+/// How many locks are waited for in addition to the one that is named.
+pub(super) fn and_more(count: usize) -> String {
+    if count == 0 { String::new() } else { format!(" and {count} more") }
+}
