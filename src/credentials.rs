@@ -114,7 +114,7 @@ impl Source {
     pub(crate) fn of_file(user: String, path: PathBuf) -> Self {
         Self::new(move || match std::fs::read_to_string(&path) {
             Ok(password) => Ok(Credentials::new(user.clone(), password.trim_end_matches(['\r', '\n']))),
-            Err(error) => Err(format!("{}: {error}", path.display())),
+            Err(error) => Err(format!("the password file {} cannot be read: {error}", path.display())),
         })
     }
 
@@ -220,7 +220,8 @@ mod tests {
         assert_eq!(&*ask(Source::new(|| Err("no token".to_owned()))), "no token");
         assert_eq!(&*ask(Source::new(|| panic!("seen in tests"))), "the program panicked: seen in tests");
         assert!(
-            ask(Source::of_file("u".into(), "/nonexistent/password".into())).starts_with("/nonexistent/password: ")
+            ask(Source::of_file("u".into(), "/nonexistent".into()))
+                .starts_with("the password file /nonexistent cannot be read: ")
         );
     }
 }

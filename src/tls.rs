@@ -45,7 +45,8 @@ impl Pem {
         match self {
             Pem::Bytes(bytes) => Ok(bytes.into()),
             Pem::File(path) => {
-                std::fs::read(path).map(Cow::from).map_err(|error| format!("{}: {error}", path.display()))
+                let unread = |error| format!("the file {} cannot be read: {error}", path.display());
+                std::fs::read(path).map(Cow::from).map_err(unread)
             }
         }
     }
@@ -119,7 +120,8 @@ impl Tls {
                 config.with_client_auth_cert(chain.certificates(CLIENT)?, key).map_err(|error| error.to_string())?
             }
         };
-        let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
+        let unnamed = |error| format!("no certificate can name the host {host:?} ({error}): use another name for it");
+        let name = ServerName::try_from(host.to_owned()).map_err(unnamed)?;
         ClientConnection::new(Arc::new(config), name).map_err(|error| error.to_string())
     }
 }

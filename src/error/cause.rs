@@ -35,6 +35,15 @@ impl Cause {
         })
     }
 
+    /// What went wrong on this machine, before the server was asked.
+    pub(crate) fn of_here(words: impl Into<Arc<str>>) -> Self {
+        Self(Arc::new(Here(words.into())))
+    }
+
+    pub(super) fn is_of_here(&self) -> bool {
+        self.0.is::<Here>()
+    }
+
     #[cfg(feature = "tls")]
     pub(crate) fn of_tls(error: &rustls::Error) -> Self {
         Self(Arc::new(error.clone()))
@@ -78,6 +87,11 @@ impl Hash for Cause {
 #[derive(thiserror::Error)]
 #[error("{0}")]
 struct Words(Arc<str>);
+
+/// A message about this machine.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Here(Arc<str>);
 
 impl fmt::Debug for Words {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

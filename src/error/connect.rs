@@ -1,5 +1,6 @@
 //! Why a client cannot use its server, and whether waiting mends that.
 
+use super::words::{encryption, login};
 use super::{Cause, InvalidOption};
 
 /// Connecting failed. Nothing was left on the server.
@@ -78,7 +79,7 @@ pub enum ConnectError {
         cause: Cause,
     },
     /// A certificate is missing, invalid or not trusted, on either side.
-    #[error("no encrypted connection to {address} ({cause}): check the certificates on both sides")]
+    #[error("{}", encryption(.address, .cause))]
     #[non_exhaustive]
     Certificate {
         /// The address.
@@ -87,13 +88,14 @@ pub enum ConnectError {
         #[source]
         cause: Cause,
     },
-    /// The server denies the login: a user or a password is missing or wrong.
-    #[error("the server at {address} denies the login ({cause}): check the user and the password")]
+    /// The server denies the login: a user or a password is missing or wrong. Or there is none to show: the file with the
+    /// password cannot be read, or the program that is asked for it fails.
+    #[error("{}", login(.address, .cause))]
     #[non_exhaustive]
     Authentication {
         /// The address.
         address: String,
-        /// The server's error.
+        /// The server's error, or this machine's.
         #[source]
         cause: Cause,
     },

@@ -16,6 +16,27 @@ pub(crate) fn brief(duration: &Duration) -> String {
     format!("{:?}", Duration::from_millis((millis / unit * unit).max(1)))
 }
 
+pub(super) fn login(address: &str, cause: &Cause) -> String {
+    let said = cause.to_string();
+    if cause.is_of_here() {
+        format!("no login for the server at {address}: {said}")
+    } else if said.starts_with("NOAUTH") {
+        format!(
+            "the server at {address} needs a password, and none was given (NOAUTH): give one, in the URL for instance"
+        )
+    } else {
+        format!("the server at {address} denies the login ({said}): check the user and the password")
+    }
+}
+
+pub(super) fn encryption(address: &str, cause: &Cause) -> String {
+    if cause.is_of_here() {
+        format!("no encrypted connection to {address}: {cause}")
+    } else {
+        format!("no encrypted connection to {address} ({cause}): check the certificates on both sides")
+    }
+}
+
 pub(super) fn unavailable(waited: &Duration, cause: &Option<Cause>) -> String {
     let waited = brief(waited);
     match cause {

@@ -33,7 +33,10 @@ impl Endpoint {
     #[cfg(feature = "tls")]
     pub(super) fn encrypt(&self, mut stream: Stream) -> Result<Stream, ConnectError> {
         if self.encrypted {
-            let bad = |cause: String| ConnectError::Certificate { address: self.address.clone(), cause: cause.into() };
+            let bad = |cause: String| {
+                let (address, cause) = (self.address.clone(), Cause::of_here(cause));
+                ConnectError::Certificate { address, cause }
+            };
             stream.encrypt(self.tls.begin(self.host()).map_err(bad)?);
         }
         Ok(stream)

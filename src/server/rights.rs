@@ -27,14 +27,25 @@ pub(super) fn questions(prefix: &str, channel: Option<&str>, known: Option<&str>
 impl Endpoint {
     /// The answer to the question.
     pub(super) fn has_rights(&self, user: &str, answer: &Value<'_>) -> Result<(), ConnectError> {
-        let Value::List(missing) = answer else { return Ok(()) };
-        let missing: Vec<_> = missing.iter().filter_map(Value::text).collect();
+        let names = |list: &Value<'_>| -> Vec<String> {
+            let Value::List(names) = list else { return Vec::new() };
+            names.iter().filter_map(Value::text).map(Into::into).collect()
+        };
+        // Another program may answer anything.
+        let Value::List(lists) = answer else { return Ok(()) };
+        let [missing, unknown] = [0, 1].map(|list| lists.get(list).map(names).unwrap_or_default());
+        let address = self.address.clone();
+        if !unknown.is_empty() {
+            let commands = unknown.join(", ").to_uppercase();
+            let cause = format!("it does not know {commands}: renamed, or switched off");
+            return Err(ConnectError::Refused { address, cause: cause.into() });
+        }
         if missing.is_empty() {
             return Ok(());
         }
         let (commands, rules) = (missing.join(", "), missing.join(" +"));
         let cause = format!("{user} may not run {commands}; ACL SETUSER {user} +{rules} allows that");
-        Err(ConnectError::MissingRight { address: self.address.clone(), cause: cause.into() })
+        Err(ConnectError::MissingRight { address, cause: cause.into() })
     }
 }
 
@@ -66,16 +77,25 @@ mod tests {
         assert_eq!(asked, called);
     }
 
-    fn answer<'a>(names: &[&'a str]) -> Value<'a> {
-        Value::List(names.iter().map(|name| Value::Text(name.as_bytes().into())).collect())
+    fn answer<'a>(missing: &[&'a str], unknown: &[&'a str]) -> Value<'a> {
+        let list =
+            |names: &[&'a str]| Value::List(names.iter().map(|name| Value::Text(name.as_bytes().into())).collect());
+        Value::List(vec![list(missing), list(unknown)])
     }
 
     #[test]
     fn the_error_names_what_is_missing_and_the_rule_that_gives_it() {
         let endpoint = Endpoint::of_node(Node { host: "host".into(), port: 1 }, false);
-        assert_eq!(endpoint.has_rights("worker", &answer(&[])), Ok(()));
-        assert_eq!(endpoint.has_rights("worker", &Value::Int(1)), Ok(()), "another program that answers EVAL");
-        let error = endpoint.has_rights("worker", &answer(&["zadd", "cluster|slots"])).unwrap_err().to_string();
+        assert_eq!(endpoint.has_rights("worker", &answer(&[], &[])), Ok(()));
+        for other in [Value::Int(1), Value::List(Vec::new()), Value::List(vec![Value::Int(1)])] {
+            assert_eq!(endpoint.has_rights("worker", &other), Ok(()), "another program that answers EVAL");
+        }
+        let error = endpoint.has_rights("worker", &answer(&[], &["zadd", "del"])).unwrap_err();
+        assert!(
+            matches!(error, ConnectError::Refused { .. }) && error.to_string().contains("know ZADD, DEL:"),
+            "{error}"
+        );
+        let error = endpoint.has_rights("worker", &answer(&["zadd", "cluster|slots"], &[])).unwrap_err().to_string();
         assert!(error.contains("worker may not run zadd, cluster|slots;"), "{error}");
         assert!(error.contains("; ACL SETUSER worker +zadd +cluster|slots allows that"), "{error}");
     }

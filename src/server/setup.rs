@@ -154,7 +154,10 @@ impl Endpoint {
     pub(super) fn log_in(&self, questions: &[Vec<&str>], deadline: Time) -> Result<LoggedIn, ConnectError> {
         let mut hello = vec!["HELLO", "3"];
         let credentials = self.login.as_ref().map(|login| login.credentials(deadline)).transpose();
-        let credentials = credentials.map_err(|cause| self.explain_as(Meaning::Login, cause.to_string()))?;
+        let credentials = credentials.map_err(|cause| ConnectError::Authentication {
+            address: self.address.clone(),
+            cause: Cause::of_here(cause),
+        })?;
         let renewed_at = credentials.as_ref().and_then(|credentials| credentials.renewed_at(Time::now()));
         if let Some(credentials) = &credentials {
             hello.extend(["AUTH", &credentials.user, &credentials.password]);

@@ -153,8 +153,10 @@ impl Target {
             Target::Cluster(seeds) => seeds.iter_mut().collect(),
         };
         for endpoint in endpoints {
-            let bad =
-                |cause: String| ConnectError::Certificate { address: endpoint.address.clone(), cause: cause.into() };
+            let bad = |cause: String| ConnectError::Certificate {
+                address: endpoint.address.clone(),
+                cause: crate::error::Cause::of_here(cause),
+            };
             if let Some(missing) = tls.missing() {
                 return Err(bad(missing));
             }

@@ -81,6 +81,22 @@ fn a_password_is_in_a_file_or_in_the_environment() {
 }
 
 #[test]
+fn a_password_that_is_missing_is_no_denied_login() {
+    let (_server, url) = guarded();
+    let said = |options: &[&str]| {
+        let ended = fairlock().args(["--redis", &url]).args(options).args(["status", "x"]).output().unwrap();
+        assert_eq!(ended.status.code(), Some(125));
+        String::from_utf8(ended.stderr).unwrap()
+    };
+    let at = url["redis://".len()..].trim_end_matches('/');
+    let none = said(&[]);
+    assert!(none.starts_with(&format!("fairlock: the server at {at} needs a password, and none was given")), "{none}");
+    let no_file = said(&["--password-file", "/nowhere/password"]);
+    let reason = "the password file /nowhere/password cannot be read: No such file or directory";
+    assert!(no_file.starts_with(&format!("fairlock: no login for the server at {at}: {reason}")), "{no_file}");
+}
+
+#[test]
 fn a_password_command_that_fails_says_why() {
     let (_server, url) = guarded();
     for (command, says) in [("echo no token >&2; exit 3", "status: 3) no token"), (":", "prints nothing")] {
