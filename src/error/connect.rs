@@ -134,7 +134,7 @@ pub enum ConnectError {
         cause: Cause,
     },
     /// The URL names a cluster, and the server is not one of its nodes.
-    #[error("the server at {address} is not a node of a cluster ({cause}): write redis:// instead of redis+cluster://")]
+    #[error("the server at {address} is not a node of a cluster ({cause}): leave +cluster out of the URL")]
     #[non_exhaustive]
     NotCluster {
         /// The address.
@@ -145,7 +145,7 @@ pub enum ConnectError {
     },
     /// The URL names sentinels, and the server is not one.
     #[error(
-        "the server at {address} is not a sentinel ({cause}): write redis:// instead of redis+sentinel://, or use a sentinel's port"
+        "the server at {address} is not a sentinel ({cause}): write redis://HOST:PORT without the name of a master, or use a sentinel's port"
     )]
     #[non_exhaustive]
     NotSentinel {
@@ -203,7 +203,7 @@ pub enum ConnectError {
     },
     /// The server refuses a request that every client makes.
     #[error(
-        "the server at {address} refuses a request that fairlock needs ({cause}): enable the command, or use another server"
+        "the server at {address} refuses a request that fairlock needs ({cause}): allow it at the server, or use another one"
     )]
     #[non_exhaustive]
     Refused {

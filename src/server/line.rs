@@ -43,6 +43,16 @@ impl Place {
         Place(self.0.at(&Node { host: host.to_owned(), port }))
     }
 
+    /// Whether connections to it are encrypted.
+    pub fn is_encrypted(&self) -> bool {
+        self.0.encrypted
+    }
+
+    /// Whether a user logs in there.
+    pub fn has_login(&self) -> bool {
+        self.0.login.is_some()
+    }
+
     /// Connects and logs in. Two round trips at the most; it blocks at most for this time.
     ///
     /// # Errors

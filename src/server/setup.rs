@@ -6,7 +6,7 @@
 
 use std::io;
 
-use super::endpoint::{Endpoint, digests};
+use super::endpoint::{Address, Endpoint, digests};
 use super::refusals::{Meaning, meaning};
 use super::resp::Value;
 use super::rights;
@@ -249,6 +249,12 @@ impl Endpoint {
         let address = self.address.clone();
         match error.kind() {
             io::ErrorKind::TimedOut => ConnectError::silent(address),
+            // Neither passes by waiting: the path of a socket is too long, or its permissions keep this user out.
+            io::ErrorKind::InvalidInput => ConnectError::Url { reason: error.to_string() },
+            io::ErrorKind::PermissionDenied if matches!(self.at, Address::Path(_)) => {
+                let cause = Cause::of_here(format!("this user may not open the socket ({error})"));
+                ConnectError::Authentication { address, cause }
+            }
             _ => ConnectError::Unreachable { address, cause: Cause::of_io(error) },
         }
     }
@@ -264,4 +270,21 @@ fn eviction(memory: &str) -> Option<String> {
     (policy != "noeviction" && limit != "0").then(|| {
         format!("the server may evict keys of locks when memory is short (maxmemory-policy {policy}): set it to noeviction, or use a server of its own for locks")
     })
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_that_this_user_may_not_open_is_no_absent_server() {
+        let denied = io::Error::from(io::ErrorKind::PermissionDenied);
+        let error = |url: &str| Endpoint::parse(url).unwrap().unreachable(&denied);
+        let socket = error("unix:///run/redis.sock");
+        assert!(matches!(socket, ConnectError::Authentication { .. }) && !socket.is_transient(), "{socket:?}");
+        assert!(socket.to_string().contains("/run/redis.sock: this user may not open the socket"), "{socket}");
+        // A packet filter may answer so.
+        assert!(error("redis://host/").is_transient());
+    }
 }

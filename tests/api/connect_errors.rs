@@ -59,11 +59,18 @@ async fn a_database_that_the_server_does_not_have_is_refused() {
 async fn a_server_that_is_no_cluster_or_no_sentinel_is_refused() {
     let server = plain();
     let url = |kind: &str, rest: &str| server.tcp_url().replace("redis:", kind).trim_end_matches('/').to_owned() + rest;
-    assert_fails_at_once!(url("redis+cluster:", ""), NotCluster, "cluster support disabled", "write redis://");
-    assert_fails_at_once!(url("redis+sentinel:", "/main"), NotSentinel, "unknown command", "not a sentinel");
+    assert_fails_at_once!(url("redis+cluster:", ""), NotCluster, "cluster support disabled", "leave +cluster out");
+    assert_fails_at_once!(url("redis+sentinel:", "/main"), NotSentinel, "unknown command", "write redis://HOST:PORT");
     let sentinel = RedisServer::builder().plain().tcp().argument("--sentinel").start();
     let url = format!("redis+sentinel://127.0.0.1:{}/main", sentinel.port());
     assert_fails_at_once!(url, UnknownMaster, "knows no master \"main\"");
+}
+
+/// No system has such a socket, however long a client waits for it.
+#[tokio::test]
+async fn a_socket_whose_path_is_too_long_is_refused() {
+    let url = format!("unix:///{}", "long/".repeat(50));
+    assert_fails_at_once!(url, Url, "path must be shorter");
 }
 
 #[tokio::test]

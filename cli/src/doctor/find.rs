@@ -8,6 +8,7 @@ use fairlock::operator::{Answer, Place, Places};
 use super::finding::Finding;
 use super::node::{Fields, Node, Part};
 use crate::duration::shown;
+use crate::text::quoted;
 
 /// All servers, and the findings that concern all of them together.
 pub(crate) struct Found {
@@ -71,10 +72,11 @@ fn behind_sentinels(sentinels: &[Place], name: &str, login: &Place, user: &str, 
         );
     }
     if masters.is_empty() {
+        let list = nodes.first().map(|sentinel| sentinel.shell("SENTINEL MASTERS")).unwrap_or_default();
         findings.push(
             Finding::fault("master", format!("no sentinel names a master called {name}"))
                 .risk("there is no server to take locks at")
-                .fix("check the name at the end of the URL: redis-cli -p 26379 SENTINEL MASTERS"),
+                .fix(format!("check the name at the end of the URL: {}", list)),
         );
     }
     replicas.retain(|replica| !masters.contains_key(replica));
@@ -94,7 +96,7 @@ fn sentinel(node: &mut Node, name: &str, lease: Duration) {
         } else {
             Finding::fault("sentinel", format!("it knows no master called {name} ({error})"))
                 .risk("a client that asks this sentinel finds no server")
-                .fix(node.shell(&format!("SENTINEL MONITOR {name} HOST PORT QUORUM")))
+                .fix(node.shell(&format!("SENTINEL MONITOR {} HOST PORT QUORUM", quoted(name))))
         };
         return node.findings.push(finding);
     }
@@ -102,7 +104,10 @@ fn sentinel(node: &mut Node, name: &str, lease: Duration) {
         node.findings.push(
             Finding::fault("quorum", error)
                 .risk("when the master dies no replica takes its place, and all locks stop")
-                .fix("start the other sentinels, or lower the quorum: SENTINEL SET NAME quorum N"),
+                .fix(format!(
+                    "start the other sentinels, or lower the quorum: {}",
+                    node.shell(&format!("SENTINEL SET {} quorum N", quoted(name)))
+                )),
         );
     }
     let master = Fields::of_pairs(master);
@@ -115,22 +120,23 @@ fn sentinel(node: &mut Node, name: &str, lease: Duration) {
         Finding::good("sentinels", format!("{} know each other", others + 1))
     });
     if let Some(after) = master.number("down-after-milliseconds") {
-        let set = node.shell(&format!("SENTINEL SET {name} down-after-milliseconds 5000"));
-        node.findings.push(failover_after(Duration::from_millis(after), lease, set));
+        let set = |ms| node.shell(&format!("SENTINEL SET {} down-after-milliseconds {ms}", quoted(name)));
+        let finding = failover_after(Duration::from_millis(after), lease, set);
+        node.findings.push(finding);
     }
 }
 
 /// A holder renews at the latest a third of its lease before the end; a failover should be over by then.
-fn failover_after(silence: Duration, lease: Duration, fix: String) -> Finding {
+fn failover_after(silence: Duration, lease: Duration, set: impl Fn(u128) -> String) -> Finding {
     let found = format!("a failover begins after {} of silence", shown(silence));
     if silence > lease / 3 {
         Finding::warning("failover", found)
             .risk(format!(
                 "jobs with a lease of {} may lose it before there is a new master, and with --lease {}s they do not",
                 shown(lease),
-                (silence * 3).as_secs()
+                (silence * 3).as_secs_f64().ceil()
             ))
-            .fix(fix)
+            .fix(set((lease / 3).min(Duration::from_secs(5)).as_millis()))
     } else {
         Finding::good("failover", found)
     }
@@ -151,8 +157,7 @@ fn of_cluster(seeds: &[Place], user: &str, lease: Duration) -> Found {
             }
             Some(error) => {
                 let fault = Finding::fault("cluster", format!("it is not a node of a cluster ({error})"));
-                node.findings
-                    .push(fault.risk("no lock can be taken").fix("write redis:// instead of redis+cluster://"));
+                node.findings.push(fault.risk("no lock can be taken").fix("leave +cluster out of the URL"));
             }
             None => {
                 let slots = slots.clone();
@@ -163,7 +168,7 @@ fn of_cluster(seeds: &[Place], user: &str, lease: Duration) -> Found {
     let Some((asked, slots, info)) = told else {
         return Found { kind: "cluster", nodes: seen, findings, is_cluster: true };
     };
-    findings.extend(cluster_state(&slots, &info));
+    findings.extend(cluster_state(&asked, &slots, &info));
     let ranges = slots.items().iter().filter_map(|range| range.items().get(2..));
     let address = |node: &Answer| match node.items() {
         [host, port, ..] => {
@@ -195,8 +200,9 @@ fn of_cluster(seeds: &[Place], user: &str, lease: Duration) -> Found {
     seen.sort_by_key(|node| (node.part == Part::Replica, node.place.to_string()));
     for node in &mut seen {
         if let Some(timeout) = node.config.number("cluster-node-timeout") {
-            let fix = node.shell("CONFIG SET cluster-node-timeout 5000");
-            node.findings.push(failover_after(Duration::from_millis(timeout), lease, fix));
+            let set = |ms| node.shell(&format!("CONFIG SET cluster-node-timeout {ms}"));
+            let finding = failover_after(Duration::from_millis(timeout), lease, set);
+            node.findings.push(finding);
         }
         if node.major().is_some_and(|major| major < 7) {
             node.findings.push(
@@ -209,7 +215,7 @@ fn of_cluster(seeds: &[Place], user: &str, lease: Duration) -> Found {
     Found { kind: "cluster", nodes: seen, findings, is_cluster: true }
 }
 
-fn cluster_state(slots: &Answer, info: &Answer) -> Vec<Finding> {
+fn cluster_state(asked: &Place, slots: &Answer, info: &Answer) -> Vec<Finding> {
     let served: i64 = slots
         .items()
         .iter()
@@ -224,7 +230,7 @@ fn cluster_state(slots: &Answer, info: &Answer) -> Vec<Finding> {
         findings.push(
             Finding::fault("slots", format!("{} of 16384 slots are served by no node", 16384 - served))
                 .risk("locks whose names fall into these slots cannot be taken, and by default no others either")
-                .fix("redis-cli --cluster fix HOST:PORT"),
+                .fix(format!("redis-cli --cluster fix {asked}")),
         );
     } else {
         findings.push(Finding::good("slots", "all 16384 are served"));
@@ -233,7 +239,7 @@ fn cluster_state(slots: &Answer, info: &Answer) -> Vec<Finding> {
         findings.push(
             Finding::fault("cluster", "its state is `fail`")
                 .risk("it refuses all locks")
-                .fix("redis-cli --cluster check HOST:PORT"),
+                .fix(format!("redis-cli --cluster check {asked}")),
         );
     }
     findings

@@ -38,8 +38,9 @@ pub(crate) fn measure(node: &mut Node, lease: Duration) {
         Finding::fault("latency", found)
             .risk(format!("a renewal that takes this long is too late for a lease of {of_lease}: jobs are ended"))
             .fix(format!(
-                "fairlock run --lease {} …, or find what delays the server: {}",
-                shown(last * 30),
+                "fairlock run --lease {}s …, or find what delays the server: {}",
+                // One word, and no less than what is no warning any more.
+                (last * 30).as_secs() + 1,
                 node.shell("LATENCY DOCTOR")
             ))
     } else if last > lease / 30 {

@@ -111,13 +111,18 @@ impl Node {
 
     /// A line for a shell that sends this command to this server.
     pub(crate) fn shell(&self, command: &str) -> String {
-        let address = self.place.to_string();
-        match address.rsplit_once(':') {
-            Some((host, port)) if !address.starts_with('/') => {
-                format!("redis-cli -h {} -p {port} {command}", host.trim_matches(['[', ']']))
-            }
-            _ => format!("redis-cli -s {address} {command}"),
+        let tls = if self.place.is_encrypted() { "--tls " } else { "" };
+        match self.host_and_port() {
+            Some((host, port)) => format!("redis-cli {tls}-h {host} -p {port} {command}"),
+            None => format!("redis-cli -s {} {command}", quoted(&self.place.to_string())),
         }
+    }
+
+    /// None if it has a socket.
+    pub(crate) fn host_and_port(&self) -> Option<(String, String)> {
+        let address = self.place.to_string();
+        let (host, port) = address.rsplit_once(':').filter(|_| !address.starts_with('/'))?;
+        Some((host.trim_matches(['[', ']']).to_owned(), port.to_owned()))
     }
 
     /// A line for a shell that gives these rights to this user.

@@ -42,7 +42,7 @@ fn role(node: &Node) -> Option<Finding> {
             let host = node.info.get("master_host").unwrap_or("?");
             let port = node.info.get("master_port").unwrap_or("?");
             let fault = Finding::fault("role", format!("it is a replica of {host}:{port}"));
-            Some(fault.risk("it takes no locks").fix(format!("write redis://{host}:{port}/ in the URL")))
+            Some(fault.risk("it takes no locks").fix(format!("let the URL name {host}:{port}")))
         }
         (Part::Master, true) => {
             let fault = Finding::fault("role", "it is called a master, and says that it is a replica");
@@ -198,16 +198,17 @@ fn replicas(node: &Node) -> Vec<Finding> {
     findings
 }
 
-/// In `ip=…,port=…,state=online,offset=…,lag=0`.
 fn more_replicas(node: &Node) -> String {
+    let (host, port) = node.host_and_port().unwrap_or_else(|| ("HOST".to_owned(), "PORT".to_owned()));
     // A node of a cluster refuses REPLICAOF.
     if node.info.get("cluster_enabled") == Some("1") {
-        format!("redis-cli --cluster add-node HOST:PORT {} --cluster-slave", node.place)
+        format!("redis-cli --cluster add-node NEW_HOST:NEW_PORT {host}:{port} --cluster-slave")
     } else {
-        "redis-cli -h HOST -p PORT REPLICAOF (this host) (this port), at another server".to_owned()
+        format!("redis-cli -h NEW_HOST -p NEW_PORT REPLICAOF {host} {port}")
     }
 }
 
+/// In `ip=…,port=…,state=online,offset=…,lag=0`.
 fn lag(replica: &str) -> Option<u64> {
     replica.split(',').find_map(|field| field.strip_prefix("lag=")?.parse().ok())
 }

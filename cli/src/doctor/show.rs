@@ -19,6 +19,9 @@ const INDENT: usize = 10;
 const LASTS: &str = "What CONFIG SET and ACL SETUSER change is gone after a restart of the server, unless CONFIG REWRITE \
                      (ACL SAVE where there is an aclfile) writes it to its files.";
 
+const LOGIN: &str = "redis-cli needs the login of an administrator (--user, REDISCLI_AUTH), and --cacert where the \
+                     certificates have an authority of their own.";
+
 pub(crate) fn text(found: &Found, worst: Level, width: usize) -> String {
     let mut text = String::new();
     let alike = alike(found);
@@ -50,10 +53,12 @@ pub(crate) fn text(found: &Found, worst: Level, width: usize) -> String {
         in_order(&found.findings).iter().for_each(|finding| write(&mut text, &[], &[finding], width));
         text.push('\n');
     }
-    let sets = |finding: &Finding| finding.fix.as_ref().is_some_and(|fix| fix.contains(" SET"));
-    if all(found).any(sets) {
-        wrap(LASTS, width).iter().for_each(|line| text.push_str(&format!("{line}\n")));
-        text.push('\n');
+    let proposes = |what: &str| all(found).any(|finding| finding.fix.as_ref().is_some_and(|fix| fix.contains(what)));
+    let needs_more = found.nodes.iter().any(|node| node.place.has_login() || node.place.is_encrypted());
+    for (says, is_said) in [(LASTS, proposes(" SET")), (LOGIN, proposes("redis-cli") && needs_more)] {
+        if is_said {
+            let _ = writeln!(text, "{}\n", wrap(says, width).join("\n"));
+        }
     }
     text + &wrap(&summary(found, worst), width).join("\n") + "\n"
 }

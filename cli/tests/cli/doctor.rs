@@ -130,7 +130,7 @@ fn an_empty_master_empties_its_replicas() {
     master.set("min-replicas-to-write", "1");
     assert!(trouble(&doctor(&master.tcp_url(), &[]).1, "replication").is_empty());
     // This is the URL of a replica whose master is gone.
-    told(&doctor(&replica.tcp_url(), &[]).1, "role", "fault", "a replica of 127.0.0.1", "redis://127.0.0.1:");
+    told(&doctor(&replica.tcp_url(), &[]).1, "role", "fault", "a replica of 127.0.0.1", "let the URL name 127.0.0.1:");
     master.kill();
     eventually("the link is down", SOON, || {
         cmd("INFO").query::<String>(&mut replica.raw()).unwrap().contains("master_link_status:down")
@@ -224,7 +224,13 @@ fn a_slow_network_is_measured_against_the_lease() {
     let at = |lease| doctor(&proxy.tcp_url(), &["--lease", lease]).1;
     // From 2 s to 5.9 s, and from 1.5 s.
     told(&at("59s"), "latency", "warning", "the slowest ", "LATENCY DOCTOR");
-    told(&at("15s"), "latency", "fault", "the slowest ", "fairlock run --lease ");
+    let report = at("15s");
+    told(&report, "latency", "fault", "the slowest ", "fairlock run --lease ");
+    let lease = the_trouble(&report, "latency")[3].split(' ').nth(3).unwrap().to_owned();
+    assert!(
+        lease.ends_with('s') && trouble(&at(&lease), "latency").iter().all(|[level, ..]| level != "fault"),
+        "{lease}"
+    );
 }
 
 #[test]
@@ -345,7 +351,7 @@ fn slots_that_nobody_serves_are_told() {
     assert_eq!(code, 2);
     let alone = healthy();
     let url = format!("redis+cluster://127.0.0.1:{}/", alone.port());
-    told(&doctor(&url, &[]).1, "cluster", "fault", "not a node of a cluster", "redis://");
+    told(&doctor(&url, &[]).1, "cluster", "fault", "not a node of a cluster", "leave +cluster out");
 }
 
 #[test]
