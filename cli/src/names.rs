@@ -1,7 +1,7 @@
 //! The names of locks, for the completions of shells.
 //!
 //! `fairlock __names` reads an unfinished line, and prints what may stand for its last word, if that word is the name
-//! of a lock. It reads the line from stdin, because an argument is shown by `ps`, and the line may have a URL with a
+//! of a lock. Its exit code tells a shell that the word is a command, or an argument of one. It reads the line from stdin, because an argument is shown by `ps`, and the line may have a URL with a
 //! password. The scripts for the shells know nothing of it but this call: which words are names, and which server the
 //! line means, is read from the same arguments that they are parsed with.
 
@@ -19,19 +19,36 @@ use crate::{connect, output};
 
 pub(crate) const WORD: &str = "__names";
 
+/// The exit codes for a line that ends in a command, and in an argument of one.
+const COMMAND: u8 = 3;
+const ARGUMENT: u8 = 4;
+
 /// Somebody has pressed a key and waits. Without an answer by then there are no names.
 const PATIENCE: Duration = Duration::from_millis(700);
 
 pub(crate) fn main() -> ExitCode {
     let (send, found) = channel();
     // Its end is not awaited: the server may hang.
-    let look = move || drop(send.send(line_of_stdin().and_then(|line| names(&line))));
-    if std::thread::Builder::new().spawn(look).is_ok()
-        && let Ok(Some(names)) = found.recv_timeout(PATIENCE)
-    {
-        let _ = output::write(&names.iter().map(|name| format!("{name}\n")).collect::<String>());
+    let look = move || {
+        let asked = line_of_stdin().map(|line| asked(&args::command(), &line));
+        drop(send.send(match asked {
+            Some(Asked::Name { options, typed }) => Ok(names(options, &typed).unwrap_or_default()),
+            Some(Asked::Command) => Err(COMMAND),
+            Some(Asked::Argument) => Err(ARGUMENT),
+            Some(Asked::Other) | None => Ok(Vec::new()),
+        }));
+    };
+    if std::thread::Builder::new().spawn(look).is_err() {
+        return ExitCode::SUCCESS;
     }
-    ExitCode::SUCCESS
+    match found.recv_timeout(PATIENCE) {
+        Ok(Ok(names)) => {
+            let _ = output::write(&names.iter().map(|name| format!("{name}\n")).collect::<String>());
+            ExitCode::SUCCESS
+        }
+        Ok(Err(code)) => ExitCode::from(code),
+        Err(_) => ExitCode::SUCCESS,
+    }
 }
 
 /// The line as it was typed. The shells end it with a newline.
@@ -42,29 +59,37 @@ fn line_of_stdin() -> Option<String> {
     Some(line.strip_suffix('\n').unwrap_or(&line).to_owned())
 }
 
-/// None if no name of a lock can stand there, and whenever a server does not answer.
-fn names(line: &str) -> Option<Vec<String>> {
-    let Asked { options, typed } = asked(&args::command(), line)?;
+/// None whenever a server does not answer.
+fn names(options: Vec<String>, typed: &str) -> Option<Vec<String>> {
     let words = ["fairlock".to_owned()].into_iter().chain(options).chain(["status".to_owned()]);
     let cli = Cli::of(words.map(OsString::from)).ok()?;
     let places = connect::running(&cli.server).ok()??.places().ok()?;
     let found = Survey::new(places, &cli.server.prefix, &[], Duration::MAX).look(1).ok()?;
-    Some(found.into_keys().filter(|name| name.starts_with(&typed) && is_plain(name)).collect())
+    Some(found.into_keys().filter(|name| name.starts_with(typed) && is_plain(name)).collect())
 }
 
 /// What a line asks for.
 #[derive(Debug, PartialEq, Eq)]
-struct Asked {
-    /// The options of the connection.
-    options: Vec<String>,
-    /// The beginning of the name.
-    typed: String,
+enum Asked {
+    /// The name of a lock.
+    Name {
+        /// The options of the connection.
+        options: Vec<String>,
+        /// The beginning of the name.
+        typed: String,
+    },
+    /// The command of `fairlock run`.
+    Command,
+    /// An argument of that command.
+    Argument,
+    Other,
 }
 
-fn asked(command: &Command, line: &str) -> Option<Asked> {
+fn asked(command: &Command, line: &str) -> Asked {
     let unquoted = |word: &str| word.replace(['\'', '"', '\\'], "");
     let mut words: Vec<String> = line.split_whitespace().map(unquoted).collect();
-    let typed = if line.ends_with(char::is_whitespace) { String::new() } else { words.pop()? };
+    let typed = if line.ends_with(char::is_whitespace) { Some(String::new()) } else { words.pop() };
+    let Some(typed) = typed else { return Asked::Other };
     let (mut command, mut options, mut names) = (command, Vec::new(), 0);
     let mut words = words.into_iter().skip(1);
     let mut awaited: Option<&Arg> = None;
@@ -81,19 +106,27 @@ fn asked(command: &Command, line: &str) -> Option<Asked> {
             // `--`, and options that there are not.
         } else if let Some(subcommand) = command.find_subcommand(&word) {
             command = subcommand;
+        } else if command.get_positionals().nth(names).is_some_and(|place| place.get_id() == "command") {
+            // What follows belongs to that command.
+            return Asked::Argument;
         } else {
             names += 1;
         }
     }
-    let is_name = match awaited {
-        Some(arg) => arg.get_id() == "and",
-        None => {
+    let place = match awaited {
+        Some(arg) if arg.get_id() == "and" => "name",
+        None if !typed.starts_with('-') => {
             let mut places = command.get_positionals();
             let place = places.nth(names).or_else(|| command.get_positionals().last().filter(|last| is_list(last)));
-            !typed.starts_with('-') && place.is_some_and(|place| ["name", "names"].contains(&place.get_id().as_str()))
+            place.map_or("", |place| place.get_id().as_str())
         }
+        _ => "",
     };
-    is_name.then_some(Asked { options, typed })
+    match place {
+        "name" | "names" => Asked::Name { options, typed },
+        "command" => Asked::Command,
+        _ => Asked::Other,
+    }
 }
 
 /// The option that this word names, in the command or for all of them. Of letters that are written together it is the
@@ -158,8 +191,28 @@ mod tests {
             ("fairlock local sta", None),
             ("", None),
         ] {
-            let found = asked(&command, line);
-            assert_eq!(found.map(|found| found.typed).as_deref(), typed, "{line}");
+            let found = match asked(&command, line) {
+                Asked::Name { typed, .. } => Some(typed),
+                _ => None,
+            };
+            assert_eq!(found.as_deref(), typed, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_command_is_completed_behind_the_name_and_what_follows_is_its_own() {
+        let command = args::command();
+        for (line, asks) in [
+            ("fairlock run deploy ", Asked::Command),
+            ("fairlock run -w 10m deploy ./de", Asked::Command),
+            ("fairlock run deploy -- ", Asked::Command),
+            ("fairlock run deploy -", Asked::Other),
+            ("fairlock run deploy -w ", Asked::Other),
+            ("fairlock run deploy tar -c ", Asked::Argument),
+            ("fairlock run deploy -- tar --label ", Asked::Argument),
+            ("fairlock hold deploy ", Asked::Other),
+        ] {
+            assert_eq!(asked(&command, line), asks, "{line}");
         }
     }
 
@@ -167,7 +220,7 @@ mod tests {
     fn the_server_is_the_one_of_the_line() {
         let line = "fairlock --redis redis://h:1 status --prefix=p --json --local x";
         let options = ["--redis", "redis://h:1", "--prefix=p", "--local"].map(str::to_owned).to_vec();
-        assert_eq!(asked(&args::command(), line), Some(Asked { options, typed: "x".to_owned() }));
+        assert_eq!(asked(&args::command(), line), Asked::Name { options, typed: "x".to_owned() });
     }
 
     #[test]

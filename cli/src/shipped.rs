@@ -72,7 +72,8 @@ pub(crate) fn completions(command: Command, args: &Completions) -> Result<u8, Fa
 /// The signals that a script may want. `hold --signal` takes all others, too.
 const SIGNALS: [&str; 6] = ["TERM", "INT", "HUP", "USR1", "USR2", "KILL"];
 
-/// bash takes a colon for the end of a word, so the part of a name before it is not repeated.
+/// bash takes a colon for the end of a word, so the part of a name before it is not repeated. The other shells know by
+/// themselves where a command stands.
 const BASH_NAMES: &str = r#"
 _fairlock_or_names() {
     _fairlock "$@"
@@ -80,7 +81,13 @@ _fairlock_or_names() {
     local typed="${line##* }"
     local before="${typed%"$2"}"
     local -a names=()
-    for name in $(printf '%s\n' "$line" | fairlock __names 2>/dev/null); do
+    local found
+    found=$(printf '%s\n' "$line" | fairlock __names 2>/dev/null)
+    case $? in
+        3) COMPREPLY=($(compgen -c -- "$2")); return ;;
+        4) COMPREPLY=(); return ;;
+    esac
+    for name in $found; do
         names+=("${name#"$before"}")
     done
     [[ ${#names[@]} -eq 0 ]] || COMPREPLY=("${names[@]}")

@@ -38,7 +38,7 @@ fn shells_complete_names_of_locks() {
         echo "$@" >>'{}'
         line=$(cat)
         for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15; do
-            names=$(printf '%s\n' "$line" | {BINARY} "$@")
+            names=$(printf '%s\n' "$line" | {BINARY} "$@") || exit $?
             [ -z "$names" ] || break
         done
         [ -z "$names" ] || printf '%s\n' "$names"
@@ -47,6 +47,10 @@ fn shells_complete_names_of_locks() {
     );
     std::fs::write(&binary, recorder).unwrap();
     std::fs::set_permissions(&binary, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::os::unix::fs::symlink("/bin/true", folder.path().join("program-of-this-test")).unwrap();
+    let here = folder.path().join("here");
+    std::fs::create_dir(&here).unwrap();
+    std::fs::write(here.join("file-of-this-test"), "").unwrap();
     let path = format!("{}:{}", folder.path().display(), std::env::var("PATH").unwrap());
     let file = |shell: &str| {
         let path = folder.path().join(format!("_{shell}"));
@@ -79,15 +83,18 @@ fn shells_complete_names_of_locks() {
             ("fairlock wait -w 1m deploy:w", "fairlock wait -w 1m deploy:web"),
             ("fairlock run x --and ot", "fairlock run x --and other"),
             ("fairlock hold x --signal US", "fairlock hold x --signal USR"),
+            ("fairlock run deploy:web prog", "fairlock run deploy:web program-of-this-test"),
+            ("fairlock run deploy:web -- program-of-this-test file-o", "program-of-this-test file-of-this-test"),
         ] {
-            terminal.keys_and_await(&format!("{typed}\t"), |screen| screen.contains(&format!("{prompt}{completed}")));
+            let shows = |screen: &str| screen.contains(completed) && screen.contains(&format!("{prompt}fairlock"));
+            terminal.keys_and_await(&format!("{typed}\t"), shows);
             terminal.keys_and_await("\x15", |screen| !screen.contains(completed));
         }
     };
     let mut bash = Terminal::open(&variables);
     // One that reads keys: that of the terminal reads lines.
     bash.enter("stty echo; exec bash --norc --noprofile");
-    bash.enter(&format!("source {}; PS1='BA''SH> '; clear", file("bash")));
+    bash.enter(&format!("source {}; cd {}; PS1='BA''SH> '; clear", file("bash"), here.display()));
     bash.await_screen(|screen| screen.starts_with("BASH> "));
     types(&mut bash, "BASH> ");
     if told_by(&["zsh", "-f", "-c"], "").is_some() {
@@ -95,7 +102,7 @@ fn shells_complete_names_of_locks() {
         zsh.enter("exec zsh -f");
         let dump = folder.path().join("dump");
         let load = format!("autoload -U compinit; compinit -uD -d {}; source {}", dump.display(), file("zsh"));
-        zsh.enter(&format!("{load}; PS1='ZS''H> '; clear"));
+        zsh.enter(&format!("{load}; cd {}; PS1='ZS''H> '; clear", here.display()));
         zsh.await_screen(|screen| screen.starts_with("ZSH> "));
         types(&mut zsh, "ZSH> ");
     }
