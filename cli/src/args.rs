@@ -35,7 +35,11 @@ Examples:
 
 Options before the command are those that every command has: --redis URL, --local, --prefix PREFIX, --user NAME, \
 --password-file FILE, --password-command COMMAND, --tls-ca FILE, --tls-cert FILE and --tls-key FILE, which \
-`fairlock run --help` explains; and --version.";
+`fairlock help connection` explains; and --version.";
+
+/// At the end of the help of each subcommand that asks a server.
+const CONNECTION: &str = "\
+`fairlock help connection` explains the options of the connection: users, passwords, TLS, Sentinel and Cluster.";
 
 /// What a bug report needs: which build this is, and which servers and other versions it works with.
 fn long_version() -> String {
@@ -77,7 +81,7 @@ pub(crate) enum Task {
     /// Show locks, who holds them, and who waits
     #[command(visible_alias = "list")]
     Status(status::Args),
-    /// Wait until a lock is free, without taking it
+    /// Wait until locks are free, without taking them
     Wait(wait::Args),
     /// End the lease of a holder, by asking it or by force
     Break(breaking::Args),
@@ -96,35 +100,56 @@ pub(crate) enum Task {
     /// Write man pages
     #[command(hide = true)]
     ManPages(shipped::ManPages),
+    /// Which server keeps the locks, and how to reach it
+    ///
+    /// These options may stand before or behind any command. Most of them have variables (docs/command-line.md).
+    #[command(hide = true, override_usage = "fairlock [OPTIONS] COMMAND")]
+    Connection,
 }
 
 /// The subcommands that ask no server, so that their helps leave out the options of the connection.
 const WITHOUT_SERVER: [&str; 3] = ["local", "completions", "man-pages"];
 
-/// The command as helps, completions and pages show it.
+/// The subcommand that only has a help: that of the options of the connection. The helps of the others name only two of them.
+const ABOUT_CONNECTIONS: &str = "connection";
+const NAMED_EVERYWHERE: [&str; 2] = ["redis", "local"];
+
+/// The command as completions and man pages show it. A page has all of its options.
 pub(crate) fn command() -> Command {
-    in_full(Cli::command())
+    in_full(Cli::command(), connect::MORE_SERVERS)
 }
 
-/// The same with the values of the environment, for parsing.
+/// The same with the values of the environment, for parsing, and with helps that leave out what they have in common.
 fn command_here() -> Command {
     let mut command = Cli::command().mut_args(or_from_environment);
     for name in ["run", "hold"] {
         command = command.mut_subcommand(name, |command| command.mut_args(or_from_environment));
     }
-    in_full(command)
+    in_full(command, CONNECTION).mut_subcommands(|command| match command.get_name() {
+        ABOUT_CONNECTIONS => command,
+        _ => command.mut_args(|arg| {
+            let short = arg.get_help().cloned();
+            match arg.get_id().as_str() {
+                _ if !arg.is_global_set() => arg,
+                id if NAMED_EVERYWHERE.contains(&id) => arg.long_help(short.unwrap_or_default()),
+                _ => arg.hide_long_help(true),
+            }
+        }),
+    })
 }
 
-fn in_full(mut command: Command) -> Command {
+/// With this below the long help of each subcommand that asks a server.
+fn in_full(mut command: Command, closing: &str) -> Command {
     // Only now each subcommand has the options of the connection.
     command.build();
     command.mut_subcommands(|command| {
-        if WITHOUT_SERVER.contains(&command.get_name()) {
-            return without_server(command);
-        }
-        let below = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string);
-        let below = format!("{}\n\n{}", below.unwrap_or_default(), connect::MORE_SERVERS);
-        command.after_long_help(below)
+        let closing = match command.get_name() {
+            name if WITHOUT_SERVER.contains(&name) => return without_server(command),
+            ABOUT_CONNECTIONS => connect::MORE_SERVERS,
+            _ => closing,
+        };
+        let below = command.get_after_long_help().or(command.get_after_help()).map(|below| format!("{below}\n\n"));
+        command.after_long_help(below.unwrap_or_default() + closing)
     })
 }
 

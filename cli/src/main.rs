@@ -114,6 +114,7 @@ fn become_what_is_asked_for() -> ExitCode {
         Task::Local(args) => local::local(&args),
         Task::Completions(args) => shipped::completions(args::command(), &args),
         Task::ManPages(args) => shipped::man_pages(args::command(), &args),
+        Task::Connection => Err(Failure::own("this is only a page: fairlock help connection")),
     };
     exit::with(result)
 }

@@ -50,7 +50,7 @@ pub(crate) struct Args {
     /// Only until the lease with this token is over
     #[arg(long, value_name = "TOKEN")]
     pub(crate) token: Option<u64>,
-    /// Print the locks as they are at the end, one JSON object per line
+    /// Print each lock as it is at the end, as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
     /// Show no progress

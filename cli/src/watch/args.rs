@@ -19,7 +19,9 @@ pub(crate) struct Args {
     /// Names, or patterns with `*`, `?` and `[…]` [default: all]
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// How often to look; every fifth time also for new locks
+    /// How often to look at the locks
+    ///
+    /// Each fifth time also for new ones, which is a walk through all keys of the servers.
     #[arg(long, value_name = "TIME", value_parser = duration::positive, default_value = "1s")]
     pub(crate) every: Duration,
 }

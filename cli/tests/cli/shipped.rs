@@ -116,6 +116,21 @@ fn shells_complete_names_of_locks() {
     assert!(arguments.lines().all(|line| line == "__names"), "a line may have a password: {arguments}");
 }
 
+/// The man page of each subcommand has them all, since there is no page to go to from it.
+#[test]
+fn the_options_of_the_connection_have_one_page() {
+    let common = ["--tls-ca", "--password-command", "redis+sentinel://", "rediss"];
+    let page = printed(&["help", "connection"]);
+    assert!(common.iter().all(|told| page.contains(told)), "{page}");
+    for name in ["run", "hold", "status", "wait", "break", "doctor", "watch", "history", "exporter"] {
+        let help = printed(&[name, "--help"]);
+        assert!(help.contains("--redis <URL>") && help.contains("`fairlock help connection`"), "{help}");
+        assert!(!common.iter().any(|told| help.contains(told)), "{help}");
+    }
+    let alone = fairlock().arg("connection").output().unwrap();
+    assert!(alone.status.code() == Some(125) && !printed(&["--help"]).contains("\n  connection"), "{alone:?}");
+}
+
 #[test]
 fn each_subcommand_has_a_page() {
     let folder = tempfile::tempdir().unwrap();
