@@ -130,6 +130,6 @@ impl Show {
 }
 
 /// How many locks are waited for in addition to the one that is named.
-pub(super) fn and_more(count: usize) -> String {
+fn and_more(count: usize) -> String {
     if count == 0 { String::new() } else { format!(" and {count} more") }
 }

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 
 use super::document::{self, is_used, word};
 use super::screen::brief;
-use super::show::{Show, and_more};
+use super::show::Show;
 use super::status::WAITERS;
 use super::{HELD, LOOK, check_names, each_second, lock, look, own};
 use crate::duration::timeout;
@@ -82,7 +82,11 @@ pub(crate) fn wait(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
     }
     let mut busy = locks.iter().filter(|(_, state)| !is_over(state, args.token));
     let Some((name, state)) = busy.next() else { return Ok(HELD) };
-    let more = and_more(busy.count());
+    let more = match busy.count() {
+        0 => String::new(),
+        1 => "; 1 more is not free".to_owned(),
+        more => format!("; {more} more are not free"),
+    };
     Err(Failure::new(TIMED_OUT, format!("{} is {}{more}", printable(name), brief(state))))
 }
 
