@@ -18,6 +18,8 @@ const ANSWER: Duration = Duration::from_secs(2);
 /// A log is not told of a shorter silence.
 const PATIENCE: Duration = Duration::from_secs(5);
 
+const SILENT: &str = "no answer from the server";
+
 pub(super) struct Show {
     /// As they were given.
     names: String,
@@ -73,7 +75,7 @@ impl Show {
     }
 
     fn unanswered(&mut self) -> Failure {
-        let why = self.trouble.take().unwrap_or_else(|| "no answer from the server".to_owned());
+        let why = self.trouble.take().unwrap_or_else(|| SILENT.to_owned());
         Failure { tip: self.tip.map(str::to_owned), ..Failure::own(why) }
     }
 
@@ -98,13 +100,20 @@ impl Show {
 
     /// The server has not answered for a second more.
     pub(super) fn silent(&mut self) {
-        const SILENT: &str = "no answer from the server";
-        let name = progress::name(&self.names);
-        let drawn = self.quiet
-            || self.draw(vec![(Style::Plain, format!("waiting for {name}")), (Style::Warning, SILENT.into())]);
+        let drawn = self.draw_why((Style::Warning, SILENT.into()));
         if !drawn && self.heard.elapsed() >= PATIENCE && self.trouble.is_none() {
             self.trouble(SILENT);
         }
+    }
+
+    /// The search for locks takes a second more, as it does where servers have many keys.
+    pub(super) fn searching(&self) {
+        self.draw_why((Style::Plain, "looking for locks that match".into()));
+    }
+
+    fn draw_why(&self, why: Part) -> bool {
+        let waits = (Style::Plain, format!("waiting for {}", progress::name(&self.names)));
+        self.quiet || self.draw(vec![waits, why])
     }
 
     /// Why the server does not serve.

@@ -148,7 +148,7 @@ impl Watched {
             std::thread::Builder::new()
                 .spawn(look)
                 .map_err(|error| Failure::because("cannot look for locks", error))?;
-            let (seen, survey) = each_second(found, || show.silent()).await.map_err(own)?;
+            let (seen, survey) = each_second(found, || show.searching()).await.map_err(own)?;
             self.survey = Some(survey);
             match seen {
                 Ok(seen) => {
