@@ -139,7 +139,7 @@ fn a_warning_takes_the_place_of_the_line_and_the_line_goes_on_below() {
 /// The end of the line is cut, the holder in its middle.
 #[test]
 fn a_wait_that_takes_nothing_shows_who_holds_the_lock_on_a_narrow_terminal() {
-    let (redis, _holder) = Redis::held("operations@database1:14380 deploy.sh");
+    let (redis, _holder) = Redis::held("ops@db12:14380 deploy.sh");
     let _waiter = redis.waiter("x", &[], "true");
     for columns in [40, 80] {
         let mut terminal = open(&redis, columns);
