@@ -110,7 +110,8 @@ pub(crate) enum Task {
 /// The subcommands that ask no server, so that their helps leave out the options of the connection.
 const WITHOUT_SERVER: [&str; 3] = ["local", "completions", "man-pages"];
 
-/// The subcommand that only has a help: that of the options of the connection. The helps of the others name only two of them.
+/// The subcommand that only has a help: that of the options of the connection. The helps of the others name only two of
+/// them.
 const ABOUT_CONNECTIONS: &str = "connection";
 const NAMED_EVERYWHERE: [&str; 2] = ["redis", "local"];
 

@@ -273,18 +273,18 @@ fn eviction(memory: &str) -> Option<String> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use crate::server::Node;
 
     #[test]
     fn a_socket_that_this_user_may_not_open_is_no_absent_server() {
         let denied = io::Error::from(io::ErrorKind::PermissionDenied);
-        let error = |url: &str| Endpoint::parse(url).unwrap().unreachable(&denied);
-        let socket = error("unix:///run/redis.sock");
+        let socket = Endpoint::of(Address::Path("/run/redis.sock".into()), false).unreachable(&denied);
         assert!(matches!(socket, ConnectError::Authentication { .. }) && !socket.is_transient(), "{socket:?}");
         assert!(socket.to_string().contains("/run/redis.sock: this user may not open the socket"), "{socket}");
         // A packet filter may answer so.
-        assert!(error("redis://host/").is_transient());
+        let node = Node { host: "host".into(), port: 1 };
+        assert!(Endpoint::of_node(node, false).unreachable(&denied).is_transient());
     }
 }
