@@ -195,7 +195,8 @@ fn a_monitor_hears_of_a_loss_of_data_also_where_the_holder_is_back() {
     assert!(state["recovering_for_ms"].is_u64(), "{state}");
     let check = call(&redis, &["status", "--check", "x"]);
     assert_eq!(check.code, 1, "{check:?}");
-    assert!(check.stdout.starts_with("WARNING - x: held by the holder") && check.stdout.contains(", recovering for "));
+    let said = &check.stdout;
+    assert!(said.starts_with("WARNING - x: held ") && said.contains(" by the holder, recovering for "), "{said}");
 }
 
 #[tokio::test]
