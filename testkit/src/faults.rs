@@ -18,7 +18,8 @@ pub enum Side {
 }
 
 impl Target {
-    /// Requests in which a word contains this text, in any case; all requests if the text is empty.
+    /// Requests in which a word contains this text, in any case; all requests if the text is empty. The question which
+    /// scripts exist names all of them, and is a request for none.
     pub fn request(word: impl AsRef<[u8]>) -> Target {
         Target { side: Side::Request, word: word.as_ref().to_ascii_lowercase(), command: false }
     }
@@ -43,7 +44,8 @@ impl Target {
         if self.command {
             return self.side == side && words.first().is_some_and(|word| word.eq_ignore_ascii_case(&self.word));
         }
-        self.side == side && (self.word.is_empty() || words.iter().any(|word| contains(word)))
+        let asks = words.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"EXISTS"));
+        self.side == side && (self.word.is_empty() || !asks && words.iter().any(|word| contains(word)))
     }
 }
 
