@@ -57,7 +57,7 @@ impl Client {
 
     /// A client that connects in the background when it is first used, and waits for a server that is not there yet. An
     /// acquire waits until its timeout. It fails at once with [`Fault::Connect`](crate::error::Fault::Connect) where waiting
-    /// does not help, such as after a wrong password. No round trip.
+    /// does not help, such as after a wrong password. No round trip, and no thread before the first use.
     ///
     /// # Errors
     /// [`ConnectError::Url`] if the URL is not understood.

@@ -12,8 +12,9 @@ use super::message::{Caller, End, Message, Origin};
 use super::observe;
 use super::questions::Asker;
 use super::shared::{Armed, Shared};
+use super::starter::Starter;
 use crate::clock::Time;
-use crate::error::Fault;
+use crate::error::{ConnectError, Fault};
 use crate::fork::Process;
 use crate::options::Spec;
 use crate::protocol::{About, ClientId, Names, Reply, Request, Ticket};
@@ -25,6 +26,7 @@ const LAST_DROP: Duration = Duration::from_millis(250);
 /// The part that all handles of a client share. Dropping the last one ends the keeper.
 pub(crate) struct Handle {
     messages: Outbox<Message>,
+    starter: Starter,
     pub(crate) wakers: Arc<Wakers>,
     client: ClientId,
     pub(crate) prefix: Arc<str>,
@@ -38,6 +40,7 @@ pub(crate) struct Handle {
 impl Handle {
     pub(super) fn new(
         messages: Outbox<Message>,
+        starter: Starter,
         wakers: Arc<Wakers>,
         client: ClientId,
         prefix: Arc<str>,
@@ -45,7 +48,7 @@ impl Handle {
         end: Arc<End>,
     ) -> Self {
         let (next, names) = (AtomicU64::new(1), Names::default());
-        Self { messages, wakers, client, prefix, process, next, names, end }
+        Self { messages, starter, wakers, client, prefix, process, next, names, end }
     }
 
     pub(crate) fn client_id(&self) -> &ClientId {
@@ -65,6 +68,7 @@ impl Handle {
         if self.is_forked() {
             return Err(Fault::Forked);
         }
+        self.starter.start(&self.wakers).map_err(|error| ConnectError::Thread { cause: error.into() })?;
         // The keeper outlives its handles, unless it panicked.
         self.messages.send(message).map_err(|()| Fault::KeeperPanicked)
     }
@@ -157,7 +161,7 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if self.is_forked() || self.messages.send(Message::End).is_err() {
+        if self.is_forked() || !self.starter.has_started() || self.messages.send(Message::End).is_err() {
             return;
         }
         // The keeper itself may drop the last handle; it must not wait for itself.

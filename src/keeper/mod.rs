@@ -80,6 +80,7 @@ mod poller;
 mod questions;
 mod routes;
 mod shared;
+mod starter;
 mod taking_in;
 #[cfg(test)]
 #[allow(clippy::expect_used, clippy::unwrap_used)]
@@ -107,6 +108,7 @@ use self::network::Network;
 use self::poller::{Poller, poller};
 use self::questions::Questions;
 use self::routes::Routes;
+use self::starter::Starter;
 use self::turns::Turns;
 use crate::clock::Time;
 use crate::error::{ConnectError, LostReason};
@@ -114,7 +116,7 @@ use crate::fork::Process;
 use crate::mutex::lock;
 use crate::protocol::ClientId;
 use crate::server::{Slot, Target};
-use crate::thread::{self, caught};
+use crate::thread::caught;
 use crate::wakers::{IsKeeper, Wakers};
 
 /// While something is due the loop looks at the clock at least this often: a sleep does not count suspended time.
@@ -133,24 +135,24 @@ pub(crate) struct Start {
     pub(crate) target: Target,
     pub(crate) client: ClientId,
     pub(crate) prefix: Arc<str>,
-    /// Receives the outcome of the first connection. If that fails, the keeper ends. None: the keeper connects when
-    /// there is something to do.
+    /// Receives the outcome of the first connection. If that fails, the keeper ends. None: the keeper starts with the
+    /// first message, and connects when there is something to do.
     pub(crate) first: Option<oneshot::Sender<Result<(), ConnectError>>>,
 }
 
-/// Starts the thread. It ends when the last handle is dropped and all pending releases are answered.
+/// Starts the thread, or lets the first message start it. It ends when the last handle is dropped and all pending releases are answered.
 pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
     let thread_error = |error: std::io::Error| ConnectError::Thread { cause: error.into() };
     observe::describe();
-    let wakers = Wakers::of_this_process().map_err(thread_error)?;
+    let wakers = Wakers::of_this_process();
     let (notifier, poller) = poller().map_err(thread_error)?;
     let (messages, inbox) = inbox(notifier);
     let process = Process::this();
     let end = Arc::new(End::default());
-    let (client, prefix) = (start.client.clone(), start.prefix.clone());
-    let thread = {
+    let (client, prefix, at_once) = (start.client.clone(), start.prefix.clone(), start.first.is_some());
+    let starter = {
         let (messages, end, wakers) = (messages.clone(), end.clone(), wakers.clone());
-        thread::spawn("fairlock-keeper", move || {
+        Starter::new(move || {
             let _is_keeper = IsKeeper::new(&wakers);
             let (teller, of) = (wakers.clone(), start.client.clone());
             let leases = Leases::default();
@@ -168,8 +170,10 @@ pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
             end.set();
         })
     };
-    thread.map_err(thread_error)?;
-    Ok(Arc::new(Handle::new(messages, wakers, client, prefix, process, end)))
+    if at_once {
+        starter.start(&wakers).map_err(thread_error)?;
+    }
+    Ok(Arc::new(Handle::new(messages, starter, wakers, client, prefix, process, end)))
 }
 
 /// How long the loop sleeps if nothing happens.

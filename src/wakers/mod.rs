@@ -74,6 +74,8 @@ struct State {
     /// Threads that were replaced and are still blocked in a waker.
     stuck: u32,
     watch: Watch,
+    /// The first thread was started.
+    begun: bool,
     /// Nobody adds anything any more.
     ended: bool,
 }
@@ -126,11 +128,20 @@ enum Watch {
 }
 
 impl Wakers {
-    fn start() -> std::io::Result<Arc<Self>> {
+    /// Without a thread, until the first keeper [`begin`](Self::begin)s.
+    fn new() -> Arc<Self> {
         let threads = Threads { state: Mutex::default(), due: Condvar::new(), behind: Condvar::new() };
-        let wakers = Self { process: Process::this(), threads: Arc::new(threads) };
-        wakers.threads.spawn(|threads| threads.call_in_turn(0))?;
-        Ok(Arc::new(wakers))
+        Arc::new(Self { process: Process::this(), threads: Arc::new(threads) })
+    }
+
+    /// Starts the thread, unless it was started before.
+    pub(crate) fn begin(&self) -> std::io::Result<()> {
+        let mut state = lock(&self.threads.state);
+        if !state.begun {
+            self.threads.spawn(|threads| threads.call_in_turn(0))?;
+            state.begun = true;
+        }
+        Ok(())
     }
 
     /// Tells a subscriber or a recorder something, through the waker thread. It is left out if [`MOST_WORDS`] are queued

@@ -15,10 +15,16 @@ impl Wake for Panics {
     }
 }
 
+fn begun() -> Arc<Wakers> {
+    let wakers = Wakers::new();
+    wakers.begin().unwrap();
+    wakers
+}
+
 // Another thread would replace one that such a waker ends, but more slowly each time.
 #[test]
 fn a_waker_that_panics_does_not_end_the_thread_that_calls_it() {
-    let wakers = Wakers::of_this_process().unwrap();
+    let wakers = Wakers::of_this_process();
     Due::Waker(WakerProxy::to(wakers, &Arc::new(Panics).into())).call();
 }
 
@@ -42,7 +48,7 @@ impl Wake for Calls {
 /// Each of them makes its successor wait longer, but not without bound.
 #[test]
 fn a_waker_is_called_soon_though_many_others_never_return() {
-    let wakers = Wakers::start().unwrap();
+    let wakers = begun();
     let blocked = [(); 16].map(|()| Arc::new(Blocks(Barrier::new(2), Barrier::new(2))));
     let (called, calls) = mpsc::channel();
     let callers = blocked.iter().map(|waker| waker.clone().into()).chain([Arc::new(Calls(called)).into()]);
@@ -62,7 +68,7 @@ fn a_waker_is_called_soon_though_many_others_never_return() {
 
 #[test]
 fn a_keeper_does_not_wait_for_a_thread_that_has_the_queue() {
-    let wakers = Wakers::start().unwrap();
+    let wakers = begun();
     let (called, calls) = mpsc::channel();
     let (kept, keeps) = mpsc::channel();
     let (unlocked, unlocks) = mpsc::channel::<()>();
@@ -109,7 +115,7 @@ fn a_thread_that_ends_still_has_callers_called() {
         static EARLY: RefCell<Option<Calls>> = const { RefCell::new(None) };
         static LATE: RefCell<Option<Calls>> = const { RefCell::new(None) };
     }
-    let wakers = Wakers::start().unwrap();
+    let wakers = begun();
     let (called, calls) = mpsc::channel();
     let thread = std::thread::spawn(move || {
         // The variable of `kept.rs` comes between them, because the order in which they are destroyed is not promised.
@@ -123,7 +129,7 @@ fn a_thread_that_ends_still_has_callers_called() {
 
 #[test]
 fn words_are_left_out_where_too_many_wait_and_calls_never() {
-    let wakers = Wakers::start().unwrap();
+    let wakers = begun();
     let (called, calls) = mpsc::channel();
     let keeper = IsKeeper::new(&wakers);
     // All are added at once.
@@ -142,7 +148,9 @@ fn words_are_left_out_where_too_many_wait_and_calls_never() {
 #[test]
 fn a_keeper_passes_wakers_on_later_if_it_cannot_at_once() {
     let client = crate::Client::connect_lazy("redis://127.0.0.1:1/").unwrap();
-    let wakers = Wakers::of_this_process().unwrap();
+    // The first message starts the threads, which needs the queue, too.
+    client.close().blocking();
+    let wakers = Wakers::of_this_process();
     let (called, calls) = mpsc::channel();
     let waker = Arc::new(Calls(called)).into();
     // The keeper may be slower than this thread, and find the queue unlocked again. It is not so each time.
@@ -165,7 +173,7 @@ fn a_keeper_passes_wakers_on_later_if_it_cannot_at_once() {
 /// All that is queued is called before. A thread that looks whether a waker blocks ends, too, and one that has taken over.
 #[test]
 fn the_threads_end_with_the_last_client() {
-    let wakers = Wakers::start().unwrap();
+    let wakers = begun();
     let threads = Arc::downgrade(&wakers.threads);
     let (called, calls) = mpsc::channel();
     let waker = Arc::new(Blocks(Barrier::new(2), Barrier::new(2)));

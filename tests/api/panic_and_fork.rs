@@ -262,6 +262,25 @@ fn fork_and_connect_many(url: &str, more_forks: u32) {
     }
 }
 
+/// A program that makes its clients and then forks has a single thread until then.
+#[test]
+fn a_client_that_is_merely_made_has_no_thread() {
+    child::alone("a_client_that_is_merely_made_has_no_thread", || {
+        let server = RedisServer::start();
+        let client = Client::builder().url(&server.url()).connect_lazy().unwrap();
+        let (lock, never_used) = (client.lock("x").unwrap(), client.lock("y").unwrap().acquire());
+        assert_eq!(threads_and_descriptors().0, 0);
+        drop(never_used);
+        drop(Client::connect_lazy(&server.url()).unwrap());
+        assert_eq!(threads_and_descriptors().0, 0);
+        block_on(block_on(lock.acquire()).unwrap().release()).unwrap();
+        assert!(threads_and_descriptors().0 >= 2);
+        drop((lock, client));
+        eventually("all threads have ended", SOON, || threads_and_descriptors().0 == 0);
+        keys_left(&server);
+    });
+}
+
 fn connect_after_forks(url: &str) {
     let client = block_on(Client::connect(url)).unwrap();
     fork_and_connect_many(url, 1);
