@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from ._held import AsyncHeld, Held
@@ -24,7 +23,6 @@ class KeyedMutex(OfOneProcess):
         self._space = space.replace("%", "%25").replace(":", "%3A")
         self._timeout = timeout
         self._lock = lock
-        self._mutex = threading.Lock()
         self._held: Dict[str, Any] = {}
         lock(self._space)  # refuses what cannot work
 
@@ -73,14 +71,15 @@ class KeyedMutex(OfOneProcess):
             held.release()
         return True
 
+    # A handler of a signal, or the collector, may do the same in the middle of this, on this thread. So there is no mutex:
+    # each is one operation of a dict.
+
     def _keep(self, held: Any) -> None:
-        with self._mutex:
-            # One of an earlier lease that was lost gives way.
-            self._held[held.name] = held
+        # One of an earlier lease that was lost gives way.
+        self._held[held.name] = held
 
     def _take(self, key: object) -> Tuple[Any, bool]:
-        with self._mutex:
-            held = self._held.pop(self.lock(key).name, None)
+        held = self._held.pop(self.lock(key).name, None)
         return held, isinstance(held, AsyncHeld)
 
     def __repr__(self) -> str:

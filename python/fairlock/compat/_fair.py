@@ -51,7 +51,6 @@ class RedisFairLock:
         )
         # By thread: what one thread acquires, another one that shares the object does not hold.
         self._held: Dict[int, Held] = {}
-        self._mutex = threading.Lock()
 
     def acquire(self) -> bool:
         """Waits for its turn. False at the timeout; it has left the queue then."""
@@ -60,18 +59,15 @@ class RedisFairLock:
         except _errors.Timeout:
             return False
         keep(held)
-        with self._mutex:
-            self._held[threading.get_ident()] = held
+        self._held[threading.get_ident()] = held
         return True
 
     def release(self) -> None:
         """Releases the lock of this thread, or if it has none that of another one. It waits for no renewal. Nothing if
         it is not held."""
-        with self._mutex:
-            thread = threading.get_ident()
-            if thread not in self._held and self._held:
-                thread = next(iter(self._held))
-            held = self._held.pop(thread, None)
+        held = None
+        for thread in (threading.get_ident(), *self._held.copy()):
+            held = held or self._held.pop(thread, None)
         if held is None:
             return
         forget(held)

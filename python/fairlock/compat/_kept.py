@@ -6,32 +6,31 @@ that is never released marks a job that must not run again for an hour. So a lea
 
 from __future__ import annotations
 
-import threading
 from typing import Dict, Optional, Tuple, Union
 
 from .._held import AsyncHeld, Held
 from .._lock import Lock
 
+# Without a mutex: a handler of a signal, or the collector, may come here while this thread does. Each change is one
+# operation of the dict, and what goes through all goes through a copy.
 _held: Dict[Tuple[str, int], Union[Held, AsyncHeld]] = {}
-_mutex = threading.Lock()
 _most = 64
 
 
 def keep(held: Union[Held, AsyncHeld]) -> None:
     """Keeps a lease until :func:`forget`, or until it is over."""
     global _most
-    with _mutex:
-        _held[(held.name, held.token)] = held
-        if len(_held) > _most:
-            for key in [key for key, kept in _held.items() if kept.lost]:
-                del _held[key]
-            _most = max(64, 2 * len(_held))
+    _held[(held.name, held.token)] = held
+    if len(_held) > _most:
+        for key, kept in _held.copy().items():
+            if kept.lost:
+                _held.pop(key, None)
+        _most = max(64, 2 * len(_held))
 
 
 def forget(held: Union[Held, AsyncHeld]) -> None:
     """It is released."""
-    with _mutex:
-        _held.pop((held.name, held.token), None)
+    _held.pop((held.name, held.token), None)
 
 
 def forget_all() -> None:
@@ -42,8 +41,7 @@ def forget_all() -> None:
 
 def kept_for(lock: Lock, owner: str) -> Optional[Union[Held, AsyncHeld]]:
     """The lease of this process that has the lock for this owner."""
-    with _mutex:
-        for held in _held.values():
-            if held.name == lock.name and held.owner == owner and not held.lost:
-                return held
+    for held in _held.copy().values():
+        if held.name == lock.name and held.owner == owner and not held.lost:
+            return held
     return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 from urllib.parse import quote
 
@@ -11,7 +10,6 @@ from .._errors import InvalidOption
 from . import _kept
 
 _clients: Dict[Tuple[Tuple[str, Any], ...], Client] = {}
-_adding = threading.Lock()
 
 
 def client_of(redis: Any) -> Client:
@@ -26,11 +24,11 @@ def client_of(redis: Any) -> Client:
         return redis
     settings = settings_of(redis)
     key = tuple(sorted(settings.items()))
-    with _adding:
-        client = _clients.get(key)
-        if client is None:
-            client = _clients[key] = Client(**settings)
-        return client
+    client = _clients.get(key)
+    if client is None:
+        # Of two that are made at the same time, by a handler of a signal for example, one is never used.
+        client = _clients.setdefault(key, Client(**settings))
+    return client
 
 
 def forget_clients() -> None:
