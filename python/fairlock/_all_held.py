@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Optional, Type
+from typing import List, Optional, Type
 
 from . import _native
-from ._errors import Error, LockLost
-from ._operation import run, wait
+from ._errors import LockLost
+from ._loops import Key, client_of, hold
+from ._operation import await_release, released, run, wait
 from ._values import OfOneProcess, Seconds, seconds
 
 
 class _All(OfOneProcess):
-    __slots__ = ("_guard",)
+    __slots__ = ("_guard", "__weakref__")
 
     def __init__(self, guard: _native.AllGuard) -> None:
         self._guard = guard
+
+    def _keys(self) -> List[Key]:
+        try:
+            self._guard.check()
+        except LockLost:
+            return []
+        return [(client_of(id), name) for id, name in zip(self._guard.ids, self._guard.tokens)]
 
     @property
     def tokens(self) -> dict[str, int]:
@@ -35,7 +43,7 @@ class _All(OfOneProcess):
         return f"<{type(self).__name__} {self.tokens}>"
 
 
-class AllHeld(_All):
+class AllHeld(_All, _native.Block):
     """Several locks that are held together, for threads."""
 
     __slots__ = ()
@@ -58,22 +66,20 @@ class AllHeld(_All):
     def __enter__(self) -> AllHeld:
         return self
 
-    def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    def _ended(
+        self, releasing: Optional[_native.Operation], kind: Optional[Type[BaseException]], error: Optional[BaseException]
     ) -> None:
-        try:
-            self.release()
-        except LockLost:
-            if kind is None:
-                raise
-        except Error:
-            pass
+        await_release(releasing, kind)
 
 
 class AsyncAllHeld(_All):
     """Several locks that are held together, for tasks of asyncio."""
 
     __slots__ = ()
+
+    def __init__(self, guard: _native.AllGuard) -> None:
+        super().__init__(guard)
+        hold(self)
 
     async def wait_lost(self) -> Optional[LockLost]:
         """As :meth:`AllHeld.wait_lost`."""
@@ -93,10 +99,4 @@ class AsyncAllHeld(_All):
     async def __aexit__(
         self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
-        try:
-            await self.release()
-        except LockLost:
-            if kind is None:
-                raise
-        except Error:
-            pass
+        await released(self._guard.release(), kind)

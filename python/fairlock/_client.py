@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Callable, Dict, Iterable, Optional, Tuple, Type, TypeVar, Union, overload
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Type, TypeVar, Union, overload
 
-from . import _native, _process
+from . import _green, _logging, _native, _process
 from ._decorator import decorate
 from ._keyed import KeyedMutex
 from ._lock import AcquireAll, Lock
+from ._loops import Key
 from ._operation import run, wait
 from ._options import (
     ClientOptions,
@@ -32,7 +33,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def _asked(credentials: Credentials) -> Callable[[], Tuple[Optional[str], str, Optional[float]]]:
     def ask() -> Tuple[Optional[str], str, Optional[float]]:
-        user, password, *life = credentials()
+        user, password, *life = _logging.ask(credentials)
         return user, password, seconds(life[0]) if life else None
 
     return ask
@@ -55,7 +56,7 @@ class Client(OfOneProcess):
     :param credentials: a function that gives ``(user, password)`` or ``(user, password, seconds)``, for passwords that
         live for minutes, such as the tokens of AWS IAM or Entra. It is asked at each login, and again when four fifths of
         the seconds are over: the client then logs in anew, and leases and places are kept. It is called on a thread of
-        its own, and must answer within 5 seconds. It must not use this client.
+        its own, under gevent in a greenlet, and must answer within 5 seconds. It must not use this client.
     :param tls: encrypts connections to sentinels or nodes. A URL says it by its scheme.
     :param ca_file, certificate_file, key_file: certificates in PEM files (default: those that the system trusts).
     :param prefix: of all keys and channels (default ``fairlock``). Clients with other prefixes use other locks.
@@ -84,6 +85,7 @@ class Client(OfOneProcess):
         _environment: bool = False,
         _connected: bool = False,
     ) -> None:
+        _green.refuse_eventlet()
         self._settings: Dict[str, Any] = {
             "url": text("the URL", url),
             "sentinels": None if sentinels is None else texts("sentinels", sentinels),
@@ -201,7 +203,15 @@ class Client(OfOneProcess):
         """
         listed, options = texts("names", names), lock_options(lease=lease)
         how = seconds(timeout), text("label", label), text("owner", owner)
-        return AcquireAll(f"lock_all({listed!r})", lambda: self._native().lock_all(listed, options, *how))
+
+        def awaited() -> List[Key]:
+            return [(self._native().lock(name, options).client_id, name) for name in listed]
+
+        return AcquireAll(
+            f"lock_all({listed!r})",
+            lambda: self._native().lock_all(listed, options, *how),
+            None if how[0] == 0 else awaited,
+        )
 
     def keyed_mutex(
         self, space: str, *, timeout: Optional[Seconds] = None, **options: Unpack[LockOptions]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import sys
 from types import TracebackType
-from typing import Any, Optional, Type
+from typing import Any, Callable, List, Optional, Type, Union
 
-from . import _native
-from ._errors import Error, InvalidOption, LockLost
+from . import _green, _native
+from ._errors import InvalidOption, LockLost
 from ._interrupt import Interrupt, check_possible
-from ._operation import run, wait
+from ._loops import Key, client_of, hold
+from ._operation import await_release, released, run, wait
 from ._options import OnLost
 from ._values import OfOneProcess, Seconds, seconds
 
@@ -79,6 +80,13 @@ class _Lease(OfOneProcess):
     def __init__(self, guard: _native.Guard) -> None:
         self._guard = guard
 
+    def _keys(self) -> List[Key]:
+        try:
+            self._guard.check()
+        except LockLost:
+            return []
+        return [(client_of(self._guard.id), self._guard.name)]
+
     @property
     def name(self) -> str:
         """The lock's name."""
@@ -146,7 +154,7 @@ class _Lease(OfOneProcess):
         return f"<{type(self).__name__} {self.name!r}, token {self.token}, {state}>"
 
 
-class Held(_Lease):
+class Held(_Lease, _native.Block):
     """A lock that this process holds, for threads: until :meth:`release`, the end of its ``with`` block, or the loss of
     its lease. If nobody refers to it any more, it is released in the background.
 
@@ -201,27 +209,15 @@ class Held(_Lease):
     def __enter__(self) -> Held:
         return self
 
-    def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
+    def _ended(
+        self, releasing: Optional[_native.Operation], kind: Optional[Type[BaseException]], error: Optional[BaseException]
     ) -> None:
         interrupt = self._interrupt
         if interrupt is not None:
             interrupt.armed = False
             if interrupt.loss is not None and (kind is None or isinstance(error, KeyboardInterrupt)):
-                self._guard.drop()
                 raise interrupt.loss from error
-        operation = self._guard.release()
-        if operation is None:
-            return
-        try:
-            wait(operation)
-        except LockLost:
-            # The block must not be taken for one that ran under the lock. Its own exception says more.
-            if kind is None:
-                raise
-        except Error:
-            # The release is repeated until the server answers, or the lease ends.
-            pass
+        await_release(releasing, kind)
 
 
 class AsyncHeld(_Lease):
@@ -231,6 +227,7 @@ class AsyncHeld(_Lease):
 
     def __init__(self, guard: _native.Guard, on_lost: Optional[OnLost] = None) -> None:
         super().__init__(guard)
+        hold(self)
         self._on_lost = on_lost
         self._task: Optional[asyncio.Task[Any]] = None
         self._watcher: Optional[asyncio.Task[None]] = None
@@ -295,16 +292,7 @@ class AsyncHeld(_Lease):
             if not others and (kind is None or isinstance(error, asyncio.CancelledError)):
                 raise self._loss from error
             return
-        operation = self._guard.release()
-        if operation is None:
-            return
-        try:
-            await run(operation)
-        except LockLost:
-            if kind is None:
-                raise
-        except Error:
-            pass
+        await released(self._guard.release(), kind)
 
 
 def check_on_lost(on_lost: Optional[OnLost], allowed: str) -> None:

@@ -1,4 +1,4 @@
-"""``on_lost="interrupt"``: the loss of a lease interrupts the main thread, as Ctrl-C does.
+"""``on_lost="interrupt"``: the loss of a lease interrupts the main thread, as Ctrl-C does; under gevent the greenlet.
 
 The signal is ``SIGURG`` and not ``SIGINT``: a shell script starts its jobs with ``SIGINT`` ignored, and a handler that
 is fairlock's own knows whether a block is left to interrupt. What does not know that signal ignores it.
@@ -11,7 +11,7 @@ import threading
 from types import FrameType
 from typing import Optional, Set
 
-from . import _native
+from . import _green, _native
 from ._errors import InvalidOption, LockLost
 from ._operation import wait
 
@@ -31,6 +31,8 @@ def _interrupt(number: int, frame: Optional[FrameType]) -> None:
 
 def check_possible() -> None:
     """Refuses what cannot be interrupted."""
+    if _green.hub() is not None:
+        return
     if threading.current_thread() is not threading.main_thread():
         raise InvalidOption('on_lost="interrupt" is for the main thread: other threads cannot be interrupted')
     if signal.getsignal(signal.SIGINT) not in (signal.default_int_handler, signal.SIG_IGN, signal.SIG_DFL):
@@ -47,19 +49,27 @@ def check_possible() -> None:
 
 
 class Interrupt:
-    """Interrupts the main thread when this lease is lost, until it is disarmed."""
+    """Interrupts the main thread, or the greenlet, when this lease is lost, until it is disarmed."""
 
     def __init__(self, guard: _native.Guard) -> None:
         #: Until the block ends. A signal that arrives later interrupts nothing.
         self.armed = True
         self.loss: Optional[LockLost] = None
-        ended = guard.ended()
-        threading.Thread(target=self._watch, args=(ended,), name="fairlock-on-lost", daemon=True).start()
+        hub, ended = _green.hub(), guard.ended()
+        self._greenlet = None if hub is None else _green.Interrupt(hub)
+        if self._greenlet is not None:
+            self._greenlet.watch(lambda: self._watch(ended))
+        else:
+            threading.Thread(target=self._watch, args=(ended,), name="fairlock-on-lost", daemon=True).start()
 
     def _watch(self, ended: _native.Operation) -> None:
         loss: Optional[LockLost] = wait(ended)
+        if not self.armed or loss is None:
+            return
+        self.loss = loss
         main = threading.main_thread().ident
-        if self.armed and loss is not None and main is not None:
-            self.loss = loss
+        if self._greenlet is not None:
+            self._greenlet.send(lambda: self.armed)
+        elif main is not None:
             _due.add(self)
             signal.pthread_kill(main, _SIGNAL)

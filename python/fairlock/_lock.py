@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Callable, Generic, Optional, SupportsIndex, Type, TypeVar
+from typing import Any, Callable, Generic, List, Optional, SupportsIndex, Type, TypeVar
 
 from . import _native
 from ._all_held import AllHeld, AsyncAllHeld
 from ._held import AsyncHeld, Held, check_on_lost
-from ._operation import Operation, nothing, run, the_same, wait
+from ._loops import Key, hold
+from ._operation import Operation, nothing, the_same
 from ._options import OnLost, text, whole
 from ._state import Broken, History, LockState
 from ._values import OfOneProcess, Seconds, seconds
@@ -18,26 +19,30 @@ S = TypeVar("S", Held, AllHeld)
 A = TypeVar("A", AsyncHeld, AsyncAllHeld)
 
 
-class _Scoped(Operation[S, A], Generic[S, A]):
+class _Scoped(Operation[S, A], _native.Block, Generic[S, A]):
     """One whose result is held for a block."""
 
     __slots__ = ("_entered",)
 
     def __enter__(self) -> S:
-        entered = self.wait()
-        self._entered: Any = entered
-        return entered
-
-    def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
-    ) -> None:
-        self._entered.__exit__(kind, error, trace)
+        try:
+            entered = self.wait()
+            self._entered: Any = entered
+            hold(entered)
+            return entered
+        except BaseException:
+            self._give_up()
+            raise
 
     async def __aenter__(self) -> A:
-        entered = await self
-        self._entered = entered
-        await entered.__aenter__()
-        return entered
+        try:
+            entered = await self
+            self._entered = entered
+            await entered.__aenter__()
+            return entered
+        except BaseException:
+            self._give_up()
+            raise
 
     async def __aexit__(
         self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
@@ -53,24 +58,28 @@ class Acquire(_Scoped[Held, AsyncHeld]):
 
     __slots__ = ("_on_lost",)
 
-    def __init__(self, what: str, begin: Callable[[], _native.Operation], on_lost: Optional[OnLost]) -> None:
-        super().__init__(what, begin, lambda guard: Held(guard, on_lost), lambda guard: AsyncHeld(guard, on_lost))
+    def __init__(
+        self,
+        what: str,
+        begin: Callable[[], _native.Operation],
+        on_lost: Optional[OnLost],
+        awaited: Optional[Callable[[], List[Key]]] = None,
+    ) -> None:
+        super().__init__(
+            what, begin, lambda guard: Held(guard, on_lost), lambda guard: AsyncHeld(guard, on_lost), awaited
+        )
         self._on_lost: Optional[OnLost] = on_lost
 
     def wait(self) -> Held:
         """Waits on the spot for the lock. Other threads run meanwhile. A KeyboardInterrupt ends the wait at once and
         leaves the queue.
+
+        Raises RuntimeError if a task of an event loop that runs in this thread holds the lock: the wait would never end.
         """
-        self._begun_with("interrupt")
-        return self._sync(wait(self._begin()))
+        return super().wait()
 
-    async def _run(self) -> AsyncHeld:
-        self._begun_with("cancel")
-        return self._async(await run(self._begin()))
-
-    def _begun_with(self, allowed: str) -> None:
-        self._mark_begun()
-        check_on_lost(self._on_lost, allowed)
+    def _check(self, on_lost: str) -> None:
+        check_on_lost(self._on_lost, on_lost)
 
 
 class AcquireAll(_Scoped[AllHeld, AsyncAllHeld]):
@@ -78,8 +87,10 @@ class AcquireAll(_Scoped[AllHeld, AsyncAllHeld]):
 
     __slots__ = ()
 
-    def __init__(self, what: str, begin: Callable[[], _native.Operation]) -> None:
-        super().__init__(what, begin, AllHeld, AsyncAllHeld)
+    def __init__(
+        self, what: str, begin: Callable[[], _native.Operation], awaited: Optional[Callable[[], List[Key]]]
+    ) -> None:
+        super().__init__(what, begin, AllHeld, AsyncAllHeld, awaited)
 
 
 class Lock(OfOneProcess):
@@ -136,7 +147,13 @@ class Lock(OfOneProcess):
         :exc:`Error`. If the wait is interrupted or cancelled, it leaves the queue.
         """
         how = seconds(timeout), text("label", label), text("owner", owner)
-        return Acquire(f"acquire() of the lock {self._name!r}", lambda: self._native_lock().acquire(*how), on_lost)
+        return Acquire(
+            f"acquire() of the lock {self._name!r}",
+            lambda: self._native_lock().acquire(*how),
+            on_lost,
+            # 0 is a try.
+            None if how[0] == 0 else lambda: [self._key()],
+        )
 
     def try_acquire(
         self,
@@ -167,10 +184,16 @@ class Lock(OfOneProcess):
         how = seconds(timeout), text("label", label), text("owner", owner)
         return Operation(
             f"enqueue() of the lock {self._name!r}",
-            lambda: self._native_lock().enqueue(*how),
+XXX            lambda: self._native_lock().enqueue(*how),
             lambda waiting: Waiting(waiting, on_lost),
             lambda waiting: AsyncWaiting(waiting, on_lost),
+            lambda: self._native_lock().enqueue(after, label, owner),
+            lambda waiting: Waiting(waiting, self._key(), on_lost),
+            lambda waiting: AsyncWaiting(waiting, self._key(), on_lost),
         )
+
+    def _key(self) -> Key:
+        return (self._native_lock().client_id, self._name)
 
     def _ask(self, what: str, ask: Callable[[_native.Lock], _native.Operation]) -> Operation[Any, Any]:
         return Operation(f"{what} of the lock {self._name!r}", lambda: ask(self._native_lock()), the_same, the_same)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import warnings
 import weakref
-from typing import Any, Callable, Dict, Generator, Generic, Optional, Tuple, TypeVar
+from typing import Any, Callable, Generator, Generic, List, Optional, Type, TypeVar
 
-from . import _native
+from . import _green, _logging, _loops, _native
+from ._errors import Error, LockLost
+from ._notified import Notified
 from ._values import OfOneProcess
 
 #: What a thread gets from ``wait()``.
@@ -18,12 +19,19 @@ A = TypeVar("A")
 
 
 def wait(operation: _native.Operation, longest: Optional[float] = None) -> Any:
-    """Waits on the spot, without the GIL."""
+    """Waits on the spot, without the GIL; under gevent by the hub. Raises TimeoutError when the time is over."""
+    _logging.listen()
+    hub = _green.hub()
+    if hub is not None:
+        return _green.wait(hub, operation, longest)
     return operation.wait(threading.current_thread() is threading.main_thread(), longest)
 
 
-async def run(operation: _native.Operation) -> Any:
-    """Waits in the running event loop. If the task is cancelled, the operation is given up."""
+async def run(operation: _native.Operation, longest: Optional[float] = None) -> Any:
+    """Waits in the running event loop. If the task is cancelled, the operation is given up. Raises TimeoutError when the
+    time is over.
+    """
+    _logging.listen()
     try:
         loop = asyncio.get_running_loop()
     except RuntimeError:
@@ -34,97 +42,128 @@ async def run(operation: _native.Operation) -> Any:
     driver = _drivers.get(loop)
     if driver is None:
         driver = _drivers[loop] = _Driver(loop)
-    return await driver.run(loop, operation)
+    return await driver.run(loop, operation, longest)
 
 
-class _Driver:
-    """Polls the operations of one event loop when their wakers have written to the socket that the loop watches."""
+class _Driver(Notified):
+    """The operations of one event loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._notifier = _native.Notifier()
-        self._pending: Dict[int, Tuple[_native.Operation, asyncio.Future[None]]] = {}
-        self._key = 0
-        loop.add_reader(self._notifier.fileno(), self._poll_due)
+        super().__init__()
+        loop.add_reader(self.notifier.fileno(), self.notifier.wake_due, self.pending)
 
-    def _poll_due(self) -> None:
-        for key in self._notifier.drain():
-            pending = self._pending.get(key)
-            if pending is not None and pending[0].poll(self._notifier, key):
-                del self._pending[key]
-                if not pending[1].done():
-                    pending[1].set_result(None)
-
-    async def run(self, loop: asyncio.AbstractEventLoop, operation: _native.Operation) -> Any:
-        self._key += 1
-        key = self._key
+    async def run(self, loop: asyncio.AbstractEventLoop, operation: _native.Operation, longest: Optional[float]) -> Any:
+        ended: asyncio.Future[None] = loop.create_future()
+        # The task may have been cancelled at the same moment.
+        key = self.begin(operation, lambda: None if ended.done() else ended.set_result(None))
         try:
-            if not operation.poll(self._notifier, key):
-                ended: asyncio.Future[None] = loop.create_future()
-                self._pending[key] = (operation, ended)
+            if key:
+                over = None if longest is None else loop.call_later(longest, _over, ended)
                 await ended
+                if over is not None:
+                    over.cancel()
             return operation.take()
         except BaseException:
             # Also a result that came at the same moment is given up: a lock is released again.
-            self._pending.pop(key, None)
+            self.forget(key)
             operation.cancel()
             raise
+
+
+def _over(ended: asyncio.Future[None]) -> None:
+    if not ended.done():
+        ended.set_exception(TimeoutError("the time is over"))
 
 
 # A loop has its driver for as long as it lives. The driver does not keep the loop.
 _drivers: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Driver] = weakref.WeakKeyDictionary()
 
 
-class Operation(OfOneProcess, Generic[S, A]):
+#: How many seconds the end of a block waits for the answer to its release. The client repeats the release until the
+#: server answers or the lease ends, whether somebody waits for that or not.
+_END = 1.0
+
+
+def await_release(releasing: Optional[_native.Operation], kind: Optional[Type[BaseException]]) -> None:
+    """Waits at the end of a block. Raises LockLost if the block must not be taken for one that ran under the lock; an
+    exception of its own says more.
+    """
+    try:
+        if releasing is not None:
+            wait(releasing, _END)
+    except LockLost:
+        if kind is None:
+            raise
+    except (Error, TimeoutError):
+        pass
+
+
+async def released(releasing: Optional[_native.Operation], kind: Optional[Type[BaseException]]) -> None:
+    """As :func:`await_release`, in a task."""
+    try:
+        if releasing is not None:
+            await run(releasing, _END)
+    except LockLost:
+        if kind is None:
+            raise
+    except (Error, TimeoutError):
+        pass
+
+
+class Operation(_native.Call, OfOneProcess, Generic[S, A]):
     """A call that waits for the server or for a turn: ``await`` it, or call :meth:`wait`.
 
     Nothing happens before. If it is neither awaited nor waited for, a ``RuntimeWarning`` says so.
     """
 
-    __slots__ = ("_what", "_begin", "_sync", "_async", "_begun")
+    __slots__ = ("_begin", "_sync", "_async", "_awaited")
 
     def __init__(
-        self, what: str, begin: Callable[[], _native.Operation], sync: Callable[[Any], S], aio: Callable[[Any], A]
+        self,
+        what: str,
+        begin: Callable[[], _native.Operation],
+        sync: Callable[[Any], S],
+        aio: Callable[[Any], A],
+        awaited: Optional[Callable[[], List[_loops.Key]]] = None,
     ) -> None:
-        self._what = what
         self._begin = begin
         self._sync = sync
         self._async = aio
-        self._begun = False
-
-    def _mark_begun(self) -> None:
-        if self._begun:
-            raise RuntimeError(f"{self._what} was waited for already: call it again")
-        self._begun = True
-
-    def _operation(self) -> _native.Operation:
-        self._mark_begun()
-        return self._begin()
+        #: The locks for which it waits as long as they are held.
+        self._awaited = awaited
 
     def wait(self) -> S:
         """Waits on the spot. Other threads run meanwhile; a KeyboardInterrupt gives the call up at once.
 
-        In a coroutine use ``await``: this would block the event loop.
+        In a coroutine use ``await``: this would block the event loop, and a ``RuntimeWarning`` says so.
         """
-        return self._sync(wait(self._operation()))
+        self._mark_begun()
+        self._check("interrupt")
+        _loops.check_wait(self._what, self._awaited)
+        try:
+            return self._sync(wait(self._start(self._begin)))
+        except BaseException:
+            # A KeyboardInterrupt that came with the result: nobody has that, but the exception may keep it alive.
+            self._give_up()
+            raise
 
     def __await__(self) -> Generator[Any, None, A]:
         return self._run().__await__()
 
     async def _run(self) -> A:
-        return self._async(await run(self._operation()))
+        self._mark_begun()
+        self._check("cancel")
+        try:
+            return self._async(await run(self._start(self._begin)))
+        except BaseException:
+            self._give_up()
+            raise
+
+    def _check(self, on_lost: str) -> None:
+        """Refuses what cannot work in this world, whose ``on_lost`` is this."""
 
     def __repr__(self) -> str:
         return f"<{self._what}{'' if self._begun else ', not begun: await it, or call wait()'}>"
-
-    def __del__(self) -> None:
-        if not self._begun:
-            warnings.warn(
-                f"{self._what} was neither awaited nor waited for, so nothing was done: use `with`, `async with`, "
-                "`await` or `.wait()`",
-                RuntimeWarning,
-                stacklevel=2,
-                source=self,
-            )
 
 
 def the_same(value: Any) -> Any:

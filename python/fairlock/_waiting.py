@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Generator, Optional, Type
+from typing import Any, Generator, List, Optional, Type
 
 from . import _native
 from ._held import AsyncHeld, Held, check_on_lost
+from ._loops import Key, check_wait, hold
 from ._operation import run, wait
 from ._options import OnLost
 from ._values import OfOneProcess
 
 
 class _Place(OfOneProcess):
-    __slots__ = ("_waiting", "_ticket", "_on_lost", "__weakref__")
+    __slots__ = ("_waiting", "_ticket", "_key", "_operation", "_on_lost", "__weakref__")
 
-    def __init__(self, waiting: _native.Waiting, on_lost: Optional[OnLost]) -> None:
+    def __init__(self, waiting: _native.Waiting, key: Key, on_lost: Optional[OnLost]) -> None:
         self._waiting = waiting
         self._ticket = waiting.ticket
+        self._key = key
+        self._operation: Optional[_native.Operation] = None
         self._on_lost: Optional[OnLost] = on_lost
 
     @property
@@ -33,10 +36,10 @@ class _Place(OfOneProcess):
         return f"<{type(self).__name__}, ticket {self._ticket}>"
 
 
-class Waiting(_Place):
+class Waiting(_Place, _native.Block):
     """A place in the queue, for threads. It is given up when nobody refers to it any more."""
 
-    __slots__ = ("_held",)
+    __slots__ = ("_entered",)
 
     def position(self) -> int:
         """The position in the queue: 1 for the next to be served, 0 if it waits no longer. One round trip."""
@@ -45,16 +48,28 @@ class Waiting(_Place):
     def wait(self) -> Held:
         """Waits for the grant. Raises what ``acquire`` raises."""
         check_on_lost(self._on_lost, "interrupt")
-        return Held(wait(self._waiting.grant()), self._on_lost)
+        check_wait(f"the wait for the lock {self._key[1]!r}", self._awaited)
+        self._operation = self._waiting.grant()
+        try:
+            return Held(wait(self._operation), self._on_lost)
+        except BaseException:
+            self._operation.cancel()
+            raise
+
+    def _awaited(self) -> List[Key]:
+        return [self._key]
 
     def __enter__(self) -> Held:
-        self._held = self.wait()
-        return self._held
-
-    def __exit__(
-        self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
-    ) -> None:
-        self._held.__exit__(kind, error, trace)
+        try:
+            self._entered = self.wait()
+            hold(self._entered)
+            return self._entered
+        except BaseException:
+            # There is no block that would end.
+            self.leave()
+            if self._operation is not None:
+                self._operation.cancel()
+            raise
 
 
 class AsyncWaiting(_Place):
@@ -67,7 +82,12 @@ class AsyncWaiting(_Place):
         return int(await run(self._waiting.position()))
 
     async def _grant(self) -> AsyncHeld:
-        return AsyncHeld(await run(self._waiting.grant()), self._on_lost)
+        operation = self._waiting.grant()
+        try:
+            return AsyncHeld(await run(operation), self._on_lost)
+        except BaseException:
+            operation.cancel()
+            raise
 
     def __await__(self) -> Generator[Any, None, AsyncHeld]:
         return self._grant().__await__()

@@ -1,5 +1,6 @@
 //! Errors of the library as exceptions of `fairlock._errors`: the message is the library's, the fields are attributes.
 
+use std::io;
 use std::time::Duration;
 
 use fairlock::error::{
@@ -34,6 +35,18 @@ pub(crate) fn bare(py: Python<'_>, class: &str, message: &str) -> PyErr {
 /// For what is found out before the library is asked.
 pub(crate) fn invalid(message: &str) -> PyErr {
     Python::attach(|py| bare(py, "InvalidOption", message))
+}
+
+/// A wait that the system has no descriptor for.
+pub(crate) fn no_descriptor(py: Python<'_>, error: &io::Error) -> PyErr {
+    bare(
+        py,
+        "Error",
+        &format!(
+            "the wait needs two descriptors: {error}. The main thread and each event loop need a pair: raise the limit \
+             (`ulimit -n`), or close what the program does not use"
+        ),
+    )
 }
 
 fn cause(cause: &Option<fairlock::error::Cause>) -> Option<String> {

@@ -1,6 +1,6 @@
 //! Leases that are held.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use fairlock::compat::{refresh, set_automatic_renewal, verify};
 use pyo3::prelude::*;
@@ -9,14 +9,14 @@ use pyo3::types::PyDict;
 use crate::convert::{duration, since_epoch};
 use crate::errors::{Raise, lost};
 use crate::lock::yes_or_no;
-use crate::operation::Operation;
+use crate::operation::{GiveBack, Operation};
 
 /// A lease. It is given back when this is dropped.
 #[pyclass(frozen, module = "fairlock._native")]
 pub(crate) struct Guard {
     held: fairlock::Held,
     /// None when it was released.
-    guard: Mutex<Option<fairlock::Guard>>,
+    guard: Arc<Mutex<Option<fairlock::Guard>>>,
 }
 
 fn done<E: Raise>(py: Python<'_>, outcome: Result<(), E>) -> PyResult<Py<PyAny>> {
@@ -28,7 +28,12 @@ fn done<E: Raise>(py: Python<'_>, outcome: Result<(), E>) -> PyResult<Py<PyAny>>
 
 impl Guard {
     pub(crate) fn new(guard: fairlock::Guard) -> Self {
-        Self { held: guard.held(), guard: Mutex::new(Some(guard)) }
+        Self { held: guard.held(), guard: Arc::new(Mutex::new(Some(guard))) }
+    }
+
+    pub(crate) fn to_give_back(&self) -> Weak<dyn GiveBack> {
+        let guard: Arc<dyn GiveBack> = self.guard.clone();
+        Arc::downgrade(&guard)
     }
 
     fn take(&self) -> Option<fairlock::Guard> {
@@ -37,12 +42,12 @@ impl Guard {
 
     /// An operation of the guard. If it was released, the lease says so.
     fn ask<T>(&self, py: Python<'_>, operation: impl FnOnce(&fairlock::Guard) -> T) -> PyResult<T> {
-        let guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
-        match (&*guard, self.held.check()) {
-            (Some(guard), _) => Ok(operation(guard)),
-            (None, Err(lost)) => Err(lost.raise(py)),
-            (None, Ok(())) => Err(crate::errors::invalid("the lock is being released")),
-        }
+        let answer = self.guard.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(operation);
+        // Without the mutex: making an exception runs Python, and with it handlers of signals.
+        answer.ok_or_else(|| match self.held.check() {
+            Err(lost) => lost.raise(py),
+            Ok(()) => crate::errors::invalid("the lock is being released"),
+        })
     }
 }
 
@@ -140,9 +145,9 @@ impl Guard {
         self.ask(py, |guard| set_automatic_renewal(guard, on))
     }
 
-    /// None if it was released before.
+    /// Begins at once. None if it was released before.
     fn release(&self) -> Option<Operation> {
-        Some(Operation::new(self.take()?.release(), done))
+        Some(Operation::new(self.take()?.release(), done).begun())
     }
 
     /// Releases it in the background.
@@ -156,13 +161,18 @@ impl Guard {
 pub(crate) struct AllGuard {
     /// Views, which outlive the release.
     held: Vec<fairlock::Held>,
-    guard: Mutex<Option<fairlock::AllGuard>>,
+    guard: Arc<Mutex<Option<fairlock::AllGuard>>>,
 }
 
 impl AllGuard {
     pub(crate) fn new(guard: fairlock::AllGuard) -> Self {
         let held = guard.guards().iter().map(|guard| guard.held()).collect();
-        Self { held, guard: Mutex::new(Some(guard)) }
+        Self { held, guard: Arc::new(Mutex::new(Some(guard))) }
+    }
+
+    pub(crate) fn to_give_back(&self) -> Weak<dyn GiveBack> {
+        let guard: Arc<dyn GiveBack> = self.guard.clone();
+        Arc::downgrade(&guard)
     }
 
     fn take(&self) -> Option<fairlock::AllGuard> {
@@ -180,6 +190,12 @@ impl AllGuard {
             tokens.set_item(held.name(), held.token())?;
         }
         Ok(tokens)
+    }
+
+    /// The ids of the acquires, in the same order.
+    #[getter]
+    fn ids(&self) -> Vec<String> {
+        self.held.iter().map(fairlock::Held::id).collect()
     }
 
     #[getter]
@@ -201,7 +217,7 @@ impl AllGuard {
     }
 
     fn release(&self) -> Option<Operation> {
-        Some(Operation::new(self.take()?.release(), done))
+        Some(Operation::new(self.take()?.release(), done).begun())
     }
 
     fn drop(&self) {

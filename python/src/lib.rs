@@ -2,12 +2,13 @@
 //!
 //! Every call that waits is an [`Operation`](operation::Operation) around a future of the library. There are two ways
 //! to run one, and neither needs a runtime: `wait` sleeps on a socket without the GIL, so that a signal interrupts it;
-//! `poll` is for an event loop, which watches the socket of a [`Notifier`](notifier::Notifier). Wakers only write to
-//! these sockets. They take no GIL, so a busy interpreter holds up no other client of its process.
+//! `poll` is for an event loop or a hub of greenlets, which watches the socket of a [`Notifier`](notifier::Notifier).
+//! Wakers only write to these sockets. They take no GIL, so a busy interpreter holds up no other client of its process.
 //!
 //! What people see (defaults, documentation, context managers) is Python, in `fairlock/`.
 
 mod bell;
+mod call;
 mod client;
 mod convert;
 mod errors;
@@ -26,8 +27,12 @@ fn version() -> &'static str {
     env!("CARGO_PKG_VERSION")
 }
 
-#[pymodule]
+#[pyo3::pymodule]
 mod _native {
+    use pyo3::prelude::*;
+
+    #[pymodule_export]
+    use crate::call::{Block, Call};
     #[pymodule_export]
     use super::version;
     #[pymodule_export]
@@ -37,11 +42,17 @@ mod _native {
     #[pymodule_export]
     use crate::lock::{Lock, Waiting};
     #[pymodule_export]
-    use crate::logs::{log_level, next_logs, no_more_logs};
+    use crate::logs::{log_level, logs_fileno, next_logs, no_more_logs, take_logs};
     #[pymodule_export]
     use crate::notifier::Notifier;
     #[pymodule_export]
-    use crate::operation::{Operation, exiting};
+    use crate::operation::{Operation, exited, exiting};
     #[pymodule_export]
     use crate::testing::LockService;
+
+    #[pymodule_init]
+    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+        crate::logs::subscribe();
+        Ok(())
+    }
 }

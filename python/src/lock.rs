@@ -1,6 +1,6 @@
 //! Locks, and places in their queues.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use fairlock::compat::{is_locked_by_anyone, is_locked_by_me};
 use pyo3::exceptions::PyRuntimeError;
@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use crate::convert::{broken, duration, history, lock_state};
 use crate::errors::Raise;
 use crate::guard::Guard;
-use crate::operation::Operation;
+use crate::operation::{GiveBack, Operation};
 
 #[pyclass(frozen, module = "fairlock._native")]
 pub(crate) struct Lock {
@@ -84,7 +84,7 @@ impl Lock {
     fn enqueue(&self, timeout: Option<f64>, label: Option<String>, owner: Option<String>) -> PyResult<Operation> {
         let enqueue = with!(self.lock.enqueue(), timeout, label, owner);
         Ok(Operation::new(enqueue, |py, queued| match queued {
-            Ok(waiting) => Ok(Py::new(py, Waiting { waiting: Mutex::new(Some(waiting)) })?.into_any()),
+            Ok(waiting) => Ok(Py::new(py, Waiting { waiting: Arc::new(Mutex::new(Some(waiting))) })?.into_any()),
             Err(error) => Err(error.raise(py)),
         }))
     }
@@ -144,10 +144,15 @@ pub(crate) fn yes_or_no<E: Raise>(py: Python<'_>, answer: Result<bool, E>) -> Py
 /// A place in the queue, until it is waited for.
 #[pyclass(frozen, module = "fairlock._native")]
 pub(crate) struct Waiting {
-    waiting: Mutex<Option<fairlock::Waiting>>,
+    waiting: Arc<Mutex<Option<fairlock::Waiting>>>,
 }
 
 impl Waiting {
+    pub(crate) fn to_give_back(&self) -> Weak<dyn GiveBack> {
+        let waiting: Arc<dyn GiveBack> = self.waiting.clone();
+        Arc::downgrade(&waiting)
+    }
+
     fn with<T>(&self, ask: impl FnOnce(&fairlock::Waiting) -> T) -> PyResult<T> {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.as_ref().map(ask).ok_or_else(over)

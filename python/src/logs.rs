@@ -1,14 +1,15 @@
 //! Events of the library on their way to `logging`.
 //!
 //! The library tells its events on its waker thread, or on the thread of a caller who may hold the GIL. So an event is
-//! only queued here. A thread of Python's (`fairlock/_logging.py`) waits for it and calls `logging`.
+//! only queued here. A thread of Python's, or a greenlet (`fairlock/_logging.py`), waits for it and calls `logging`.
 
 use std::collections::VecDeque;
 use std::fmt::{self, Write as _};
+use std::io;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, Once, PoisonError};
-use std::thread::yield_now;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use once_cell::race::OnceBox;
 use pyo3::prelude::*;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
@@ -16,9 +17,10 @@ use tracing::span::{Attributes, Id, Record};
 use tracing::subscriber::Interest;
 use tracing::{Event, Level, Metadata, Subscriber};
 
+use crate::bell::Bell;
+
 /// The most events that wait for Python. Later ones are counted, and left out.
 const MOST: usize = 1000;
-const ATTEMPTS: u32 = 1000;
 
 /// Level (as in `logging`), text, and fields of an event.
 type Entry = (u8, String, Vec<(&'static str, String)>);
@@ -30,14 +32,46 @@ struct Logs {
     over: bool,
 }
 
-static LOGS: Mutex<Logs> = Mutex::new(Logs { entries: VecDeque::new(), left_out: 0, over: false });
-static ADDED: Condvar = Condvar::new();
+/// The events of one process. A forked one has its own: the events of its parent are told there, and a thread of the
+/// parent may have had the mutex at the fork. For the same reason nobody waits at a [`OnceBox`].
+struct OfProcess {
+    process: u32,
+    logs: Mutex<Logs>,
+    /// Rings when there is an event, or no more will come.
+    bell: Bell,
+    forked: OnceBox<OfProcess>,
+}
+
+impl OfProcess {
+    fn new() -> io::Result<Box<Self>> {
+        let process = std::process::id();
+        Ok(Box::new(Self { process, logs: Mutex::default(), bell: Bell::new()?, forked: OnceBox::new() }))
+    }
+
+    fn this() -> io::Result<&'static Self> {
+        static FIRST: OnceBox<OfProcess> = OnceBox::new();
+        let mut of_process = FIRST.get_or_try_init(Self::new)?;
+        while of_process.process != std::process::id() {
+            of_process = of_process.forked.get_or_try_init(Self::new)?;
+        }
+        Ok(of_process)
+    }
+
+    fn logs(&self) -> MutexGuard<'_, Logs> {
+        self.logs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What has been queued, with the number of events that were left out. None at the end.
+    fn take(&self) -> Option<(Vec<Entry>, u64)> {
+        self.bell.silence();
+        let mut logs = self.logs();
+        let entries: Vec<Entry> = std::mem::take(&mut logs.entries).into();
+        (!entries.is_empty() || !logs.over).then(|| (entries, std::mem::take(&mut logs.left_out)))
+    }
+}
+
 /// The lowest level of `logging` that somebody wants.
 static LOWEST: AtomicUsize = AtomicUsize::new(usize::MAX);
-
-fn logs() -> MutexGuard<'static, Logs> {
-    LOGS.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 fn number(level: Level) -> u8 {
     match level {
@@ -67,22 +101,16 @@ impl Subscriber for Queue {
     fn event(&self, event: &Event<'_>) {
         let mut told = Told::default();
         event.record(&mut told);
-        // In a forked process a thread of the parent may have the mutex for ever, so this does not wait for it.
-        let Some(mut logs) = (0..ATTEMPTS).find_map(|_| {
-            LOGS.try_lock().ok().or_else(|| {
-                yield_now();
-                None
-            })
-        }) else {
-            return;
-        };
+        // Without a descriptor for the bell nobody could hear of it.
+        let Ok(of_process) = OfProcess::this() else { return };
+        let mut logs = of_process.logs();
         if logs.entries.len() < MOST {
             logs.entries.push_back((number(*event.metadata().level()), told.message, told.fields));
         } else {
             logs.left_out += 1;
         }
         drop(logs);
-        ADDED.notify_one();
+        of_process.bell.ring();
     }
 
     fn new_span(&self, _: &Attributes<'_>) -> Id {
@@ -118,34 +146,46 @@ impl Visit for Told {
     }
 }
 
+/// When the module is imported.
+pub(crate) fn subscribe() {
+    // Nobody else has this copy of `tracing`, so there is no other subscriber.
+    let _ = tracing::subscriber::set_global_default(Queue);
+}
+
 /// From now on events of this level of `logging` and above are queued.
 #[pyfunction]
 pub(crate) fn log_level(level: usize) {
-    static SUBSCRIBED: Once = Once::new();
-    SUBSCRIBED.call_once(|| {
-        // Nobody else has this copy of `tracing`, so there is no other subscriber.
-        let _ = tracing::subscriber::set_global_default(Queue);
-    });
     LOWEST.store(level, Ordering::Relaxed);
 }
 
 /// Waits without the GIL for events, and takes them, with the number of those that were left out. None at the end.
 #[pyfunction]
-pub(crate) fn next_logs(py: Python<'_>) -> Option<(Vec<Entry>, u64)> {
-    py.detach(|| {
-        let mut logs = logs();
-        while logs.entries.is_empty() && !logs.over {
-            logs = ADDED.wait(logs).unwrap_or_else(PoisonError::into_inner);
-        }
-        let entries: Vec<Entry> = std::mem::take(&mut logs.entries).into();
-        (!entries.is_empty()).then(|| (entries, std::mem::take(&mut logs.left_out)))
-    })
+pub(crate) fn next_logs(py: Python<'_>) -> PyResult<Option<(Vec<Entry>, u64)>> {
+    let of_process = OfProcess::this()?;
+    Ok(py.detach(|| {
+        of_process.bell.sleep(None);
+        of_process.take()
+    }))
 }
 
-/// The thread that takes events ends when it has taken all.
+/// As [`next_logs`], without waiting.
 #[pyfunction]
-pub(crate) fn no_more_logs() {
-    logs().over = true;
+pub(crate) fn take_logs() -> PyResult<Option<(Vec<Entry>, u64)>> {
+    Ok(OfProcess::this()?.take())
+}
+
+/// Is readable when there are events.
+#[pyfunction]
+pub(crate) fn logs_fileno() -> PyResult<i32> {
+    Ok(OfProcess::this()?.bell.fd())
+}
+
+/// Those who take events end when they have taken all.
+#[pyfunction]
+pub(crate) fn no_more_logs() -> PyResult<()> {
     LOWEST.store(usize::MAX, Ordering::Relaxed);
-    ADDED.notify_all();
+    let of_process = OfProcess::this()?;
+    of_process.logs().over = true;
+    of_process.bell.ring();
+    Ok(())
 }

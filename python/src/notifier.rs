@@ -1,12 +1,14 @@
 //! What wakes an event loop.
 
-use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Wake, Waker};
 
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 
 use crate::bell::Bell;
+use crate::errors::no_descriptor;
+use crate::operation::Operation;
 
 struct Shared {
     bell: Bell,
@@ -45,17 +47,33 @@ impl Notifier {
 #[pymethods]
 impl Notifier {
     #[new]
-    fn new() -> io::Result<Self> {
-        Ok(Self { shared: Arc::new(Shared { bell: Bell::new()?, due: Mutex::default() }) })
+    fn new(py: Python<'_>) -> PyResult<Self> {
+        let bell = Bell::new().map_err(|error| no_descriptor(py, &error))?;
+        Ok(Self { shared: Arc::new(Shared { bell, due: Mutex::default() }) })
     }
 
     fn fileno(&self) -> i32 {
         self.shared.bell.fd()
     }
 
-    /// Silences the socket and takes the keys of the operations that are to be polled again.
-    fn drain(&self) -> Vec<u64> {
+    /// Silences the socket, polls the operations that are due, and tells those who wait for one that has ended.
+    ///
+    /// `pending` has an operation and a function without arguments for each key. All of this is one call without a frame
+    /// of Python's: an exception of a signal handler that came in between would leave somebody asleep for ever.
+    fn wake_due(&self, pending: &Bound<'_, PyDict>) -> PyResult<()> {
         self.shared.bell.silence();
-        std::mem::take(&mut *self.shared.due.lock().unwrap_or_else(PoisonError::into_inner))
+        let due = std::mem::take(&mut *self.shared.due.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut failure = None;
+        for key in due {
+            let Some(entry) = pending.get_item(key)? else { continue };
+            let (operation, wake): (PyRef<'_, Operation>, Bound<'_, PyAny>) = entry.extract()?;
+            if operation.poll(self, key) {
+                pending.del_item(key)?;
+                if let Err(error) = wake.call0() {
+                    failure.get_or_insert(error);
+                }
+            }
+        }
+        failure.map_or(Ok(()), Err)
     }
 }

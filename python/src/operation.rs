@@ -1,12 +1,12 @@
 //! A future of the library as Python runs it.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::Future;
-use std::io;
 use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll, Wake};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{Thread, current, park, park_timeout, sleep};
 use std::time::{Duration, Instant};
 
 use pyo3::exceptions::{PyRuntimeError, PyTimeoutError};
@@ -14,6 +14,9 @@ use pyo3::prelude::*;
 
 use crate::bell::Bell;
 use crate::convert::duration;
+use crate::errors::no_descriptor;
+use crate::guard::{AllGuard, Guard};
+use crate::lock::Waiting;
 use crate::notifier::Notifier;
 
 /// Makes the Python object or the exception, when the GIL is held again.
@@ -24,12 +27,60 @@ type Work = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 /// the system gives to another thread. So the main thread asks again after this time.
 const SIGNALS: Duration = Duration::from_millis(200);
 
-/// The interpreter exits: threads that still wait do not come back to it.
+/// The interpreter exits, and `atexit` closes the clients: threads that wait do not come back to it meanwhile.
 static EXITING: AtomicBool = AtomicBool::new(false);
+/// That is done. Handlers that were registered before this package was imported are called now.
+static EXITED: AtomicBool = AtomicBool::new(false);
+/// How long a thread that is told of the end leaves the interpreter to its end. In most programs it begins at once, and
+/// then the thread has nothing to say.
+const GRACE: Duration = Duration::from_millis(500);
+const AGAIN: Duration = Duration::from_millis(10);
 
+/// Said by the thread that runs the handlers of `atexit`: in an embedded interpreter it may be any.
 #[pyfunction]
 pub(crate) fn exiting() {
+    EXITS_HERE.set(true);
     EXITING.store(true, Ordering::Release);
+}
+
+#[pyfunction]
+pub(crate) fn exited() {
+    EXITED.store(true, Ordering::Release);
+}
+
+/// On other threads than that. CPython, too, lets a daemon thread go no further once the interpreter ends. Until then somebody may join the thread.
+fn stay_while_the_interpreter_ends() {
+    while !EXITED.load(Ordering::Acquire) {
+        sleep(AGAIN);
+    }
+    sleep(GRACE);
+    while Python::try_attach(|_| ()).is_none() {
+        sleep(AGAIN);
+    }
+}
+
+/// What an operation has brought, as long as anybody has it.
+pub(crate) trait GiveBack: Send + Sync {
+    /// In the background. Nothing if it was given back before.
+    fn give_back(&self);
+}
+
+/// Leases, and places in a queue.
+impl<T: Send> GiveBack for Mutex<Option<T>> {
+    fn give_back(&self) {
+        let given = self.lock().unwrap_or_else(PoisonError::into_inner).take();
+        drop(given);
+    }
+}
+
+fn brought(result: &Bound<'_, PyAny>) -> Option<Weak<dyn GiveBack>> {
+    if let Ok(guard) = result.cast::<Guard>() {
+        Some(guard.get().to_give_back())
+    } else if let Ok(guard) = result.cast::<AllGuard>() {
+        Some(guard.get().to_give_back())
+    } else {
+        result.cast::<Waiting>().ok().map(|waiting| waiting.get().to_give_back())
+    }
 }
 
 /// A call that waits. It begins when it is first waited for or polled, and is given up when it is dropped.
@@ -41,7 +92,7 @@ pub(crate) struct Operation {
 enum State {
     Working(Work),
     Ended(Outcome),
-    Over,
+    Over(Option<Weak<dyn GiveBack>>),
 }
 
 impl Operation {
@@ -57,15 +108,46 @@ impl Operation {
         Self { state: Mutex::new(State::Working(work)) }
     }
 
+    /// Begins it now: nothing that happens before it is waited for keeps it from its effect.
+    pub(crate) fn begun(self) -> Self {
+        self.step(&mut Context::from_waker(Waker::noop()));
+        self
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn begin(&self) -> PyResult<State> {
-        match std::mem::replace(&mut *self.state(), State::Over) {
-            State::Over => Err(PyRuntimeError::new_err("this operation was waited for already")),
+        match std::mem::replace(&mut *self.state(), State::Over(None)) {
+            State::Over(_) => Err(PyRuntimeError::new_err("this operation was waited for already")),
             state => Ok(state),
         }
+    }
+
+    /// Whether it has ended.
+    fn step(&self, context: &mut Context<'_>) -> bool {
+        let mut state = self.state();
+        let State::Working(work) = &mut *state else { return true };
+        match work.as_mut().poll(context) {
+            Poll::Ready(outcome) => {
+                *state = State::Ended(outcome);
+                true
+            }
+            Poll::Pending => false,
+        }
+    }
+
+    /// Whether it has ended. If not, the notifier names the key when it is to be polled again.
+    pub(crate) fn poll(&self, notifier: &Notifier, key: u64) -> bool {
+        self.step(&mut Context::from_waker(&notifier.waker(key)))
+    }
+
+    /// The result, for a caller who may be interrupted before it has it.
+    fn bring(&self, py: Python<'_>, outcome: Outcome) -> PyResult<Py<PyAny>> {
+        let result = outcome(py)?;
+        *self.state() = State::Over(brought(result.bind(py)));
+        Ok(result)
     }
 }
 
@@ -80,17 +162,17 @@ impl Operation {
             None => None,
         };
         let mut work = match self.begin()? {
-            State::Ended(outcome) => return outcome(py),
+            State::Ended(outcome) => return self.bring(py, outcome),
             State::Working(work) => work,
-            State::Over => unreachable!("begin has looked"),
+            State::Over(_) => unreachable!("begin has looked"),
         };
-        let sleeper = Sleeper::of_this_thread()?;
+        let sleeper = Sleeper::of_this_thread(py, main_thread)?;
         loop {
             let left = until.map(|until| until.saturating_duration_since(Instant::now()));
             let longest = [left, main_thread.then_some(SIGNALS)].into_iter().flatten().min();
-            let ended = py.detach(|| sleeper.step(&mut work, longest, main_thread));
+            let ended = py.detach(|| sleeper.step(&mut work, longest));
             if let Some(outcome) = ended {
-                return outcome(py);
+                return self.bring(py, outcome);
             }
             let over = left.is_some_and(|left| left.is_zero()).then(|| PyTimeoutError::new_err("the time is over"));
             if let Err(interrupt) = py.check_signals().and_then(|()| over.map_or(Ok(()), Err)) {
@@ -100,82 +182,97 @@ impl Operation {
         }
     }
 
-    /// Whether it has ended. If not, the notifier names the key when it is to be polled again.
-    fn poll(&self, notifier: &Notifier, key: u64) -> bool {
-        let mut state = self.state();
-        let State::Working(work) = &mut *state else { return true };
-        match work.as_mut().poll(&mut Context::from_waker(&notifier.waker(key))) {
-            Poll::Ready(outcome) => {
-                *state = State::Ended(outcome);
-                true
-            }
-            Poll::Pending => false,
-        }
+    #[pyo3(name = "poll")]
+    fn python_polls(&self, notifier: &Notifier, key: u64) -> bool {
+        self.poll(notifier, key)
     }
 
     /// The result of one that has ended.
     fn take(&self, py: Python<'_>) -> PyResult<Py<PyAny>> {
         match self.begin()? {
-            State::Ended(outcome) => outcome(py),
+            State::Ended(outcome) => self.bring(py, outcome),
             _ => Err(PyRuntimeError::new_err("this operation has not ended")),
         }
     }
 
-    /// Gives it up, with a result that nobody took.
-    fn cancel(&self) {
-        let given_up = std::mem::replace(&mut *self.state(), State::Over);
-        drop(given_up);
+    /// Gives it up, with a result that nobody took, and with one that was taken: the lease is given back.
+    pub(crate) fn cancel(&self) {
+        let given_up = std::mem::replace(&mut *self.state(), State::Over(None));
+        if let State::Over(Some(brought)) = &given_up
+            && let Some(brought) = brought.upgrade()
+        {
+            brought.give_back();
+        }
     }
 }
 
-/// Sleeps until its waker is called, or a signal arrives.
+/// Sleeps until its waker is called. On the main thread a signal wakes it, too, which takes two descriptors.
 struct Sleeper {
     process: u32,
-    bell: Bell,
+    thread: Thread,
+    woken: AtomicBool,
+    bell: Option<Bell>,
 }
 
 impl Wake for Sleeper {
     fn wake(self: Arc<Self>) {
-        self.bell.ring();
+        self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.bell.ring();
+        match &self.bell {
+            Some(bell) => bell.ring(),
+            None => {
+                if !self.woken.swap(true, Ordering::AcqRel) {
+                    self.thread.unpark();
+                }
+            }
+        }
     }
 }
 
 thread_local! {
+    static EXITS_HERE: Cell<bool> = const { Cell::new(false) };
     static OF_THREAD: RefCell<Option<Arc<Sleeper>>> = const { RefCell::new(None) };
 }
 
 impl Sleeper {
-    /// Each thread keeps its own. One that was made before a fork is the parent's: they share the socket.
-    fn of_this_thread() -> io::Result<Arc<Self>> {
+    /// Each thread keeps its own. One that was made before a fork is the parent's: they share the socket. (The thread that
+    /// forks is the main thread of the child.)
+    fn of_this_thread(py: Python<'_>, main_thread: bool) -> PyResult<Arc<Self>> {
         let process = std::process::id();
         // Taken, and not borrowed: a signal handler may wait within a wait.
-        let kept = OF_THREAD.take().filter(|kept| kept.process == process);
-        match kept {
+        let kept = OF_THREAD.take().filter(|kept| kept.process == process && kept.bell.is_some() == main_thread);
+        if let Some(kept) = kept {
             // A waker of an earlier wait may still ring it. Then a future is polled once more than needed.
-            Some(kept) => Ok(kept),
-            None => Ok(Arc::new(Self { process, bell: Bell::new()? })),
+            return Ok(kept);
+        }
+        let bell = main_thread.then(Bell::new).transpose().map_err(|error| no_descriptor(py, &error))?;
+        Ok(Arc::new(Self { process, thread: current(), woken: AtomicBool::new(false), bell }))
+    }
+
+    /// It may end early, without a reason.
+    fn sleep(&self, longest: Option<Duration>) {
+        match (&self.bell, longest) {
+            (Some(bell), _) => bell.sleep(longest),
+            (None, _) if self.woken.swap(false, Ordering::AcqRel) => {}
+            (None, Some(longest)) => park_timeout(longest),
+            (None, None) => park(),
         }
     }
 
     /// Polls once. If the future is pending, sleeps until it is to be polled again.
-    fn step(self: &Arc<Self>, work: &mut Work, longest: Option<Duration>, main_thread: bool) -> Option<Outcome> {
+    fn step(self: &Arc<Self>, work: &mut Work, longest: Option<Duration>) -> Option<Outcome> {
         let waker = self.clone().into();
         let polled = work.as_mut().poll(&mut Context::from_waker(&waker));
         if let Poll::Ready(outcome) = polled {
-            if EXITING.load(Ordering::Acquire) && !main_thread {
-                // CPython, too, lets a daemon thread go no further. The process ends soon.
-                loop {
-                    std::thread::park();
-                }
+            if EXITING.load(Ordering::Acquire) && !EXITS_HERE.get() {
+                stay_while_the_interpreter_ends();
             }
             OF_THREAD.replace(Some(self.clone()));
             return Some(outcome);
         }
-        self.bell.sleep(longest);
+        self.sleep(longest);
         None
     }
 }

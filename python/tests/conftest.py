@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -101,10 +102,11 @@ def client(server: Server) -> Iterator[fairlock.Client]:
 
 
 class Child:
-    """A Python process that runs this code, with the server's URL in ``url`` and a client in ``client``."""
+    """A Python process that runs this code, with the server's URL in ``url`` and a client in ``client``. ``before`` runs
+    before the client is made, ``first`` before anything is imported."""
 
-    def __init__(self, server: Server, code: str, before: str = "") -> None:
-        head = f"import fairlock, os, sys, time, threading, asyncio, signal\nurl = {server.url!r}\n"
+    def __init__(self, server: Server, code: str, before: str = "", first: str = "") -> None:
+        head = f"{first}\nimport fairlock, os, sys, time, threading, asyncio, signal\nurl = {server.url!r}\n"
         # A shell that starts this run in the background ignores SIGINT, and so would its children.
         head += "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         made = head + textwrap.dedent(before) + "client = fairlock.connect(url)\n" + textwrap.dedent(code)
@@ -114,6 +116,8 @@ class Child:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            # What it forks ends with it.
+            start_new_session=True,
         )
 
     def is_asleep(self) -> bool:
@@ -135,11 +139,14 @@ class Child:
 def child(server: Server) -> Iterator[Callable[..., Child]]:
     children: List[Child] = []
 
-    def start(code: str, before: str = "") -> Child:
-        children.append(Child(server, code, before))
+    def start(code: str, before: str = "", first: str = "") -> Child:
+        children.append(Child(server, code, before, first))
         return children[-1]
 
     yield start
     for child in children:
-        child.process.kill()
+        try:
+            os.killpg(child.process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
         child.process.communicate()

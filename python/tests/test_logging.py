@@ -67,6 +67,17 @@ def test_the_level_of_the_logger_decides(records: Records, server: Server) -> No
     assert not records.has("quiet")
 
 
+def test_a_level_that_is_set_after_the_client_was_made_decides(records: Records, client: fairlock.Client) -> None:
+    with client.lock("quiet").acquire():
+        pass
+    logging.getLogger("fairlock").setLevel(logging.DEBUG)
+    with client.lock("told").acquire():
+        pass
+    eventually("it is told", lambda: records.has("released"))
+    names = {getattr(record, "fairlock")["lock"] for record in records.records if "granted" in record.getMessage()}
+    assert names == {"told"}
+
+
 def test_a_handler_that_blocks_holds_up_no_lock(records: Records, client: fairlock.Client) -> None:
     records.gate.clear()
     try:

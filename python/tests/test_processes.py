@@ -274,6 +274,25 @@ def test_the_end_of_the_interpreter_leaves_nothing_behind(client: fairlock.Clien
     is_free(client.lock("lock"))
 
 
+def test_the_end_waits_for_no_thread_that_a_handler_of_the_program_joins(child: Start) -> None:
+    # Registered before the import, so it is called after this package has closed its clients.
+    process = child(
+        """
+        held = client.lock("lock").acquire().wait()
+        def wait():
+            try:
+                with client.lock("lock").acquire(): pass
+            except fairlock.Closed: print("closed")
+        waiter.append(threading.Thread(target=wait, daemon=True))
+        waiter[0].start()
+        while client.lock("lock").inspect().wait().waiting != 1: time.sleep(0.01)
+        """,
+        first="import atexit; waiter = []; atexit.register(lambda: waiter[0].join())",
+    )
+    assert process.line() == "closed"
+    assert process.end() == ""
+
+
 def test_a_daemon_thread_that_waits_does_not_go_on_while_the_interpreter_ends(child: Start) -> None:
     for _ in range(3):
         process = child("""

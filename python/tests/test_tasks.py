@@ -179,6 +179,18 @@ async def test_a_cancellation_by_others_stays_one(client: fairlock.Client) -> No
     await free(lock)
 
 
+def test_the_end_of_a_block_does_not_wait_for_a_server_that_is_gone(server: Server) -> None:
+    async def main() -> None:
+        lock = fairlock.Client(server.url).lock("lock", lease=10 * SOON)
+        async with lock.acquire():
+            server.process.kill()
+            server.process.wait()
+
+    begun = time.monotonic()
+    asyncio.run(main())
+    assert time.monotonic() - begun < SOON
+
+
 @in_a_loop
 async def test_a_loss_can_be_awaited(client: fairlock.Client) -> None:
     lock = client.lock("lock")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from datetime import timedelta
-from typing import List
+from typing import Callable, List
 
 import pytest
-from conftest import SOON, Server, eventually, is_free, waiting
+from conftest import SOON, Child, Server, eventually, is_free, waiting
 
 import fairlock
 
@@ -288,6 +289,28 @@ def test_a_call_that_nobody_waits_for_warns(client: fairlock.Client) -> None:
     acquire.wait().release()
     with pytest.raises(RuntimeError, match="already"):
         acquire.wait()
+
+
+def test_a_call_that_cannot_be_made_complains_of_that_alone(client: fairlock.Client, child: Callable[..., Child]) -> None:
+    process = child("""
+        from fairlock._lock import Acquire
+        for arguments in ((), ("what",)):
+            try: Acquire(*arguments)
+            except TypeError: print("refused")
+    """)
+    assert process.line() == "refused" and process.line() == "refused"
+    assert "AttributeError" not in process.end()
+
+
+@pytest.mark.parametrize("how", ["pass", "raise ValueError"])
+def test_the_end_of_a_block_does_not_wait_for_a_server_that_is_gone(server: Server, how: str) -> None:
+    lock = fairlock.connect(server.url).lock("lock", lease=10 * SOON)
+    begun = time.monotonic()
+    with contextlib.suppress(ValueError), lock.acquire():
+        server.process.kill()
+        server.process.wait()
+        exec(how)
+    assert time.monotonic() - begun < SOON
 
 
 def test_a_server_that_is_not_there(tmp_path: object) -> None:

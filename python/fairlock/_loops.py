@@ -1,0 +1,63 @@
+"""Threads with a running event loop, which a wait on the spot blocks: its tasks go no further meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import warnings
+import weakref
+from typing import Any, Callable, List, Optional, Tuple
+
+#: A client and one of its locks.
+Key = Tuple[str, str]
+
+# Leases that tasks of a loop hold. Each has `_keys()`, which is empty when it is over.
+_held: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.WeakSet[Any]] = weakref.WeakKeyDictionary()
+
+
+def client_of(id: str) -> str:
+    """The client of an acquire."""
+    return id.rpartition(".")[0]
+
+
+def hold(lease: Any) -> None:
+    """This lease is given back by a task of the running loop, if there is one."""
+    loop = asyncio._get_running_loop()
+    if loop is not None:
+        _held.setdefault(loop, weakref.WeakSet()).add(lease)
+
+
+def check_wait(what: str, awaited: Optional[Callable[[], List[Key]]] = None) -> None:
+    """Raises RuntimeError if the wait can never end, because a task of this thread holds what it waits for; warns if it
+    stops the loop for a while.
+    """
+    loop = asyncio._get_running_loop()
+    if loop is None:
+        return
+    leases = _held.get(loop)
+    if leases and awaited is not None:
+        held = {key for lease in list(leases) for key in lease._keys()}
+        for key in awaited():
+            if key in held:
+                raise RuntimeError(
+                    f"{what} would wait for ever: a task of the running event loop holds the lock {key[1]!r} and could "
+                    "not release it, because this wait blocks the loop: use `async with` or `await`"
+                )
+    if not _is_cell():
+        warnings.warn(
+            f"{what} blocks the running event loop: use `async with` or `await`", RuntimeWarning, stacklevel=_caller()
+        )
+
+
+def _is_cell() -> bool:
+    """Jupyter runs the cells of a notebook in a loop, and no other task of the program is in it."""
+    kernel: Any = sys.modules.get("ipykernel.kernelapp")
+    return kernel is not None and bool(kernel.IPKernelApp.initialized())
+
+
+def _caller() -> int:
+    """The level of the first frame outside of this package, for whoever called this."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("fairlock."):
+        level, frame = level + 1, frame.f_back
+    return level

@@ -1,0 +1,100 @@
+"""A wait on the spot where an event loop runs: it blocks the loop, and what only the loop could end never ends."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import warnings
+from types import SimpleNamespace
+from typing import Any, Callable, Dict, List
+
+import pytest
+from conftest import SOON, is_free
+
+import fairlock
+from fairlock import compat
+
+
+def waits_for_ever(begin: Callable[[], Any]) -> None:
+    with pytest.raises(RuntimeError, match="would wait for ever: a task of the running event loop holds the lock"):
+        begin()
+
+
+WAYS: Dict[str, Callable[[fairlock.Client], Any]] = {
+    "with": lambda client: client.lock("lock").acquire(timeout=SOON).__enter__(),
+    "wait": lambda client: client.lock("lock").acquire().wait(),
+    "a place": lambda client: client.lock("lock").enqueue().wait().wait(),
+    "several": lambda client: client.lock_all(["another", "lock"]).wait(),
+    "a key": lambda client: client.keyed_mutex("lock").acquire(7),
+    "a drop-in": lambda client: compat.RedisFairLock("lock", client).acquire(),
+}
+
+
+@pytest.mark.parametrize("wait", WAYS.values(), ids=WAYS.keys())
+@pytest.mark.filterwarnings("ignore:.*blocks the running event loop")
+def test_a_wait_for_a_lock_of_a_task_of_this_loop_is_refused(
+    client: fairlock.Client, wait: Callable[[fairlock.Client], Any]
+) -> None:
+    async def blocks() -> None:
+        waits_for_ever(lambda: wait(client))
+
+    async def holds() -> None:
+        async with client.lock("lock").acquire(), client.lock("lock:7").acquire():
+            await asyncio.create_task(blocks())
+            # A try does not wait.
+            with pytest.raises(fairlock.Busy):
+                client.lock("lock").try_acquire().wait()
+            with pytest.raises(fairlock.Timeout):
+                client.lock("lock").acquire(timeout=0).wait()
+
+    asyncio.run(holds())
+    is_free(client.lock("lock"))
+
+
+@pytest.mark.filterwarnings("ignore:.*blocks the running event loop")
+def test_a_block_and_several_locks_count_too_and_a_lease_that_is_over_does_not(client: fairlock.Client) -> None:
+    lock = client.lock("lock")
+
+    async def main() -> None:
+        with lock.acquire():
+            waits_for_ever(lambda: lock.acquire().wait())
+        async with client.lock_all(["another", "lock"]):
+            waits_for_ever(lambda: lock.acquire().wait())
+        held = await lock.acquire()
+        await lock.break_lease(held.token, force=True)
+        await held.lost.wait()
+        lock.acquire(timeout=SOON).wait().release()
+
+    asyncio.run(main())
+    is_free(lock)
+
+
+def test_a_wait_in_a_loop_warns_at_the_line_that_waits(client: fairlock.Client) -> None:
+    lock = client.lock("lock")
+
+    async def main() -> List[warnings.WarningMessage]:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            with lock.acquire():
+                pass
+            lock.inspect().wait()
+            async with lock.acquire():
+                await asyncio.to_thread(lambda: lock.inspect().wait())
+        return caught
+
+    caught = asyncio.run(main())
+    assert [(warning.category, warning.filename) for warning in caught] == 2 * [(RuntimeWarning, __file__)]
+    assert "blocks the running event loop: use `async with` or `await`" in str(caught[0].message)
+
+
+def test_a_cell_of_jupyter_does_not_warn(client: fairlock.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = SimpleNamespace(IPKernelApp=SimpleNamespace(initialized=lambda: True))
+    monkeypatch.setitem(sys.modules, "ipykernel.kernelapp", kernel)
+
+    async def cell() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            with client.lock("lock").acquire():
+                pass
+
+    asyncio.run(cell())
