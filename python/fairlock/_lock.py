@@ -184,10 +184,7 @@ class Lock(OfOneProcess):
         how = seconds(timeout), text("label", label), text("owner", owner)
         return Operation(
             f"enqueue() of the lock {self._name!r}",
-XXX            lambda: self._native_lock().enqueue(*how),
-            lambda waiting: Waiting(waiting, on_lost),
-            lambda waiting: AsyncWaiting(waiting, on_lost),
-            lambda: self._native_lock().enqueue(after, label, owner),
+            lambda: self._native_lock().enqueue(*how),
             lambda waiting: Waiting(waiting, self._key(), on_lost),
             lambda waiting: AsyncWaiting(waiting, self._key(), on_lost),
         )

@@ -64,7 +64,7 @@ PYTHON_REDIS_LOCK = {
     "test_auto_renewal": RENEWAL,
     "test_auto_renewal_stops_after_gc": RENEWAL,
 }
-# Not run: the variants under gevent and eventlet, whose threads a wait in native code would block.
+# Not run: the variants under eventlet, where fairlock refuses to work.
 
 
 def source(project: str) -> Path:
