@@ -1,8 +1,8 @@
 """Greenlets. All those of a thread share it with a hub, and a wait that stops the thread stops all of them.
 
-Under gevent waits therefore go by the hub, which watches the socket of a notifier. And no thread of ours runs Python: it
-and the greenlets would wait for each other's locks. Mutexes of the program that were made before gevent replaced them
-stay those of threads, so nothing here switches while it has one.
+Under gevent waits therefore go by the hub, which watches the socket of a notifier. And no thread of ours runs Python:
+it and the greenlets would wait for each other's locks. Mutexes that were made before gevent replaced them stay those of
+threads, so nothing here switches while it has one.
 """
 
 from __future__ import annotations

@@ -71,8 +71,8 @@ class KeyedMutex(OfOneProcess):
             held.release()
         return True
 
-    # A handler of a signal, or the collector, may do the same in the middle of this, on this thread. So there is no mutex:
-    # each is one operation of a dict.
+    # A handler of a signal, or the collector, may do the same in the middle of this, on this thread. So there is no
+    # mutex: each is one operation of a dict.
 
     def _keep(self, held: Any) -> None:
         # One of an earlier lease that was lost gives way.

@@ -74,7 +74,7 @@ class Acquire(_Scoped[Held, AsyncHeld]):
         """Waits on the spot for the lock. Other threads run meanwhile. A KeyboardInterrupt ends the wait at once and
         leaves the queue.
 
-        Raises RuntimeError if a task of an event loop that runs in this thread holds the lock: the wait would never end.
+        Raises RuntimeError if a task of this thread's event loop holds the lock: the wait would never end.
         """
         return super().wait()
 

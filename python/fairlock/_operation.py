@@ -28,8 +28,8 @@ def wait(operation: _native.Operation, longest: Optional[float] = None) -> Any:
 
 
 async def run(operation: _native.Operation, longest: Optional[float] = None) -> Any:
-    """Waits in the running event loop. If the task is cancelled, the operation is given up. Raises TimeoutError when the
-    time is over.
+    """Waits in the running event loop. If the task is cancelled, the operation is given up. Raises TimeoutError when
+    the time is over.
     """
     _logging.listen()
     try:

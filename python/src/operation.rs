@@ -48,7 +48,8 @@ pub(crate) fn exited() {
     EXITED.store(true, Ordering::Release);
 }
 
-/// On other threads than that. CPython, too, lets a daemon thread go no further once the interpreter ends. Until then somebody may join the thread.
+/// On other threads than that. CPython, too, lets a daemon thread go no further once the interpreter ends. Until then
+/// somebody may join the thread.
 fn stay_while_the_interpreter_ends() {
     while !EXITED.load(Ordering::Acquire) {
         sleep(AGAIN);

@@ -33,7 +33,7 @@ def test_threads_that_wait_need_no_descriptors(client: fairlock.Client, child: C
     process.end()
 
 
-def test_a_wait_without_a_descriptor_is_an_error_of_this_package(client: fairlock.Client, child: Callable[..., Child]) -> None:
+def test_a_wait_without_a_descriptor_is_an_error_of_this_package(child: Callable[..., Child]) -> None:
     process = child(
         """
         import resource

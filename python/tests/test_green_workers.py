@@ -26,7 +26,7 @@ def test_celery_tasks_wait_their_turn_in_greenlets(
     pytest.importorskip("celery")
     monkeypatch.setenv("REDIS_URL", f"redis+socket://{server.path}")
     monkeypatch.syspath_prepend(str(EXAMPLES))
-    command = [sys.executable, "-m", "celery", "-A", "celery_tasks", "worker", "-P", "gevent", "-c", "8", "-l", "warning"]
+    command = [sys.executable, "-m", "celery", "-A", "celery_tasks", "worker", "-P", "gevent", "-c", "8"]
     with subprocess.Popen(command, cwd=EXAMPLES, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT) as worker:
         try:
             import celery_tasks
@@ -83,8 +83,9 @@ def test_requests_of_gunicorn_wait_in_greenlets(
         connection.request("GET", name)
         return int(connection.getresponse().read())
 
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.STDOUT}
-    with subprocess.Popen([*command, "web:application"], cwd=tmp_path, env=environment, **quiet) as web:  # type: ignore[call-overload]
+    command.append("web:application")
+    null = subprocess.DEVNULL
+    with subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=null, stderr=null) as web:
         try:
             eventually("it listens", lambda: socket.socket(socket.AF_UNIX).connect_ex(str(path)) == 0)
             with ThreadPoolExecutor(8) as requests:

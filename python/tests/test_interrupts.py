@@ -37,8 +37,8 @@ def several(client: fairlock.Client, lock: fairlock.Lock) -> None:
 
 
 def interrupted(at: int, code: Callable[[], None]) -> Tuple[bool, Optional[BaseException]]:
-    """Runs this, with an exception at a moment at which a signal may raise one in the package: when a function is entered,
-    or before another line. Whether there is such a moment, and the exception."""
+    """Runs this, with an exception at a moment at which a signal may raise one in the package: when a function is
+    entered, or before another line. Whether there is such a moment, and the exception."""
     moments = 0
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:

@@ -291,7 +291,7 @@ def test_a_call_that_nobody_waits_for_warns(client: fairlock.Client) -> None:
         acquire.wait()
 
 
-def test_a_call_that_cannot_be_made_complains_of_that_alone(client: fairlock.Client, child: Callable[..., Child]) -> None:
+def test_a_call_that_cannot_be_made_complains_of_that_alone(child: Callable[..., Child]) -> None:
     process = child("""
         from fairlock._lock import Acquire
         for arguments in ((), ("what",)):
