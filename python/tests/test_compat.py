@@ -229,6 +229,7 @@ def test_a_cluster_lock_does_not_raise(server: Server) -> None:
 # AsyncRedisKeyedMutex
 
 
+@pytest.mark.filterwarnings("ignore:.*blocks the running event loop")
 def test_async_redis_keyed_mutex(server: Server, client: fairlock.Client) -> None:
     async def main() -> None:
         r: Any = redis.asyncio.Redis(unix_socket_path=str(server.path))
@@ -260,6 +261,7 @@ def test_async_redis_keyed_mutex(server: Server, client: fairlock.Client) -> Non
 # DistributedLock
 
 
+@pytest.mark.filterwarnings("ignore:.*blocks the running event loop")
 def test_distributed_lock(server: Server, client: fairlock.Client) -> None:
     async def main() -> None:
         r: Any = redis.asyncio.Redis(unix_socket_path=str(server.path), decode_responses=False)

@@ -129,6 +129,7 @@ async def test_a_task_that_is_cancelled_at_any_moment_leaves_nothing(client: fai
     await free(lock)
 
 
+@pytest.mark.filterwarnings("ignore:.*blocks the running event loop")
 @in_a_loop
 async def test_a_grant_in_the_moment_of_the_cancellation_is_given_back(client: fairlock.Client) -> None:
     lock = client.lock("lock")
