@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 from types import TracebackType
-from typing import Any, Callable, List, Optional, Type, Union
+from typing import Any, List, Optional, Type
 
-from . import _green, _native
+from . import _native
 from ._errors import InvalidOption, LockLost
 from ._interrupt import Interrupt, check_possible
 from ._loops import Key, client_of, hold

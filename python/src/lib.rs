@@ -32,9 +32,9 @@ mod _native {
     use pyo3::prelude::*;
 
     #[pymodule_export]
-    use crate::call::{Block, Call};
-    #[pymodule_export]
     use super::version;
+    #[pymodule_export]
+    use crate::call::{Block, Call};
     #[pymodule_export]
     use crate::client::{Client, connect, connect_lazy};
     #[pymodule_export]

@@ -35,8 +35,7 @@ def forget(held: Union[Held, AsyncHeld]) -> None:
 
 def forget_all() -> None:
     """All are released by others."""
-    with _mutex:
-        _held.clear()
+    _held.clear()
 
 
 def kept_for(lock: Lock, owner: str) -> Optional[Union[Held, AsyncHeld]]:

@@ -39,10 +39,8 @@ def forget_clients() -> None:
     process remember their leases, and to them an emptied server has lost its data: nothing is granted there until the
     longest lease of which they know would be over. Closing the clients takes a second at most.
     """
-    with _adding:
-        clients = list(_clients.values())
     _kept.forget_all()
-    for client in clients:
+    for client in list(_clients.values()):
         client._begin_anew()
 
 
