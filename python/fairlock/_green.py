@@ -166,11 +166,22 @@ def _raises(error: Exception) -> Callable[[], Any]:
     return fail
 
 
-class Interrupt:
-    """A KeyboardInterrupt for the current greenlet."""
+def interrupt_from_hub(is_armed: Callable[[], bool]) -> bool:
+    """In a handler of a signal: where that runs in the hub, the main greenlet is to be interrupted, and not the hub. False
+    elsewhere."""
+    local: Any = sys.modules.get("gevent._hub_local")
+    here: Any = None if local is None else local.get_hub_if_exists()
+    if here is None or here is not _current():
+        return False
+    Interrupt(here, here.parent).send(is_armed)
+    return True
 
-    def __init__(self, hub: Any) -> None:
-        self._hub, self._greenlet = hub, _current()
+
+class Interrupt:
+    """A KeyboardInterrupt for a greenlet: the current one, or another."""
+
+    def __init__(self, hub: Any, greenlet: Any = None) -> None:
+        self._hub, self._greenlet = hub, greenlet or _current()
 
     def watch(self, until_lost: Callable[[], None]) -> None:
         import gevent

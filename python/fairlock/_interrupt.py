@@ -21,11 +21,13 @@ _due: Set[Interrupt] = set()
 
 
 def _interrupt(number: int, frame: Optional[FrameType]) -> None:
-    armed = False
-    for one in list(_due):
-        _due.discard(one)
-        armed = armed or one.armed
-    if armed:
+    due = list(_due)
+    _due.difference_update(due)
+
+    def is_armed() -> bool:
+        return any(one.armed for one in due)
+
+    if is_armed() and not _green.interrupt_from_hub(is_armed):
         raise KeyboardInterrupt
 
 

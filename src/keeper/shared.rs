@@ -233,7 +233,9 @@ mod tests {
         let (token, ticket) = (Token::new(7).unwrap(), Ticket::new(6).unwrap());
         let (client, label, owner) = (ClientId::new("client").unwrap(), "".into(), "".into());
         let origin = Origin { client, process: Process::this(), label, owner, called: Time::now() };
-        Arc::new(Shared::new(spec, Id(1), token, ticket, origin, deadline, Wakers::of_this_process()))
+        let wakers = Wakers::of_this_process();
+        wakers.begin().unwrap();
+        Arc::new(Shared::new(spec, Id(1), token, ticket, origin, deadline, wakers))
     }
 
     // If the machine was suspended, or the keeper did not run.

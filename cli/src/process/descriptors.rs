@@ -23,7 +23,8 @@ pub(crate) fn close(descriptor: RawFd) {
 
 /// Sends an inherited descriptor, as `shim::protocol::send_descriptor` sends one that has an owner.
 pub(crate) fn send(socket: &UnixStream, descriptor: RawFd) -> std::io::Result<()> {
-    let message = [ControlMessage::ScmRights(&[descriptor])];
+    let descriptors = [descriptor];
+    let message = [ControlMessage::ScmRights(&descriptors)];
     sendmsg::<()>(socket.as_raw_fd(), &[IoSlice::new(b"F")], &message, MsgFlags::empty(), None)?;
     Ok(())
 }
