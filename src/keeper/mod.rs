@@ -140,7 +140,8 @@ pub(crate) struct Start {
     pub(crate) first: Option<oneshot::Sender<Result<(), ConnectError>>>,
 }
 
-/// Starts the thread, or lets the first message start it. It ends when the last handle is dropped and all pending releases are answered.
+/// Starts the thread, or lets the first message start it. It ends when the last handle is dropped and all pending
+/// releases are answered.
 pub(crate) fn start(start: Start) -> Result<Arc<Handle>, ConnectError> {
     let thread_error = |error: std::io::Error| ConnectError::Thread { cause: error.into() };
     observe::describe();

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Mutex, mpsc};
 
 use crate::mutex::lock;
 use crate::thread;
@@ -14,13 +14,13 @@ type Work = Box<dyn FnOnce() + Send>;
 /// Starts the thread once.
 pub(super) struct Starter {
     started: AtomicBool,
-    /// What the thread does. The thread takes it, so it is still here if the thread could not be started.
-    work: Arc<Mutex<Option<Work>>>,
+    /// What the thread does, until it has started.
+    work: Mutex<Option<Work>>,
 }
 
 impl Starter {
     pub(super) fn new(work: impl FnOnce() + Send + 'static) -> Self {
-        Self { started: AtomicBool::new(false), work: Arc::new(Mutex::new(Some(Box::new(work)))) }
+        Self { started: AtomicBool::new(false), work: Mutex::new(Some(Box::new(work))) }
     }
 
     pub(super) fn has_started(&self) -> bool {
@@ -32,19 +32,19 @@ impl Starter {
         if self.has_started() {
             return Ok(());
         }
-        let starting = lock(&self.work);
-        if !self.has_started() {
+        let mut waiting = lock(&self.work);
+        if waiting.is_some() {
             wakers.begin()?;
-            let work = self.work.clone();
+            // A thread that cannot be started takes nothing along.
+            let (hand_over, handed_over) = mpsc::channel::<Work>();
             thread::spawn("fairlock-keeper", move || {
-                let work = lock(&work).take();
-                if let Some(work) = work {
+                if let Ok(work) = handed_over.recv() {
                     work();
                 }
             })?;
+            let _ = waiting.take().map(|work| hand_over.send(work));
             self.started.store(true, Ordering::Release);
         }
-        drop(starting);
         Ok(())
     }
 }
