@@ -39,8 +39,9 @@ impl Script {
 
     /// The words of the shell come before the text.
     fn start_by(shell: &[&str], folder: tempfile::TempDir, redis: &Redis, text: &str) -> Self {
-        let mut sh = Command::new(shell[0]);
-        sh.args(&shell[1..]);
+        // No shell can trap a signal that was ignored when it began.
+        let mut sh = Command::new("env");
+        sh.arg("--default-signal").args(shell);
         sh.env("F", env!("CARGO_BIN_EXE_fairlock")).env("REDIS_URL", redis.url()).env("L", folder.path().join("lock"));
         let pipe = folder.path().join("steps");
         assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
