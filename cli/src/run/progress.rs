@@ -41,6 +41,8 @@ pub(crate) fn draw(terminal: Option<&Terminal>, parts: &[Part]) -> bool {
     let own = (Style::Faint, "fairlock: ".to_owned());
     let own = (width >= WIDE).then_some(&own);
     let line = line(own.into_iter().chain(parts), width.saturating_sub(FREE), has_colours());
+    // Before and after: a message of another thread may come in between, and erases what is there by then.
+    DRAWN.store(true, Ordering::Relaxed);
     stderr::write_if_free(&format!("\r\x1b[K{line}"));
     DRAWN.store(true, Ordering::Relaxed);
     true
