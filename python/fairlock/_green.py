@@ -28,11 +28,15 @@ def refuse_eventlet() -> None:
         )
 
 
-def hub() -> Any:
-    """The hub to which the current greenlet can switch; None where a wait may stop the thread."""
+def _hub_of_thread() -> Any:
     local: Any = sys.modules.get("gevent._hub_local")
     # `gevent.get_hub` would make one.
-    here: Any = None if local is None else local.get_hub_if_exists()
+    return None if local is None else local.get_hub_if_exists()
+
+
+def hub() -> Any:
+    """The hub to which the current greenlet can switch; None where a wait may stop the thread."""
+    here = _hub_of_thread()
     # A handler of a signal, or a callback, may run in the hub itself.
     return None if here is None or here is _current() else here
 
@@ -169,8 +173,7 @@ def _raises(error: Exception) -> Callable[[], Any]:
 def interrupt_from_hub(is_armed: Callable[[], bool]) -> bool:
     """In a handler of a signal: where that runs in the hub, the main greenlet is to be interrupted, and not the hub. False
     elsewhere."""
-    local: Any = sys.modules.get("gevent._hub_local")
-    here: Any = None if local is None else local.get_hub_if_exists()
+    here = _hub_of_thread()
     if here is None or here is not _current():
         return False
     Interrupt(here, here.parent).send(is_armed)

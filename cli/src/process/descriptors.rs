@@ -21,7 +21,7 @@ pub(crate) fn close(descriptor: RawFd) {
     let _ = nix::unistd::close(descriptor);
 }
 
-/// Sends an inherited descriptor, as `shim::protocol::send_descriptor` sends one that has an owner.
+/// Sends a descriptor to the process at the other end.
 pub(crate) fn send(socket: &UnixStream, descriptor: RawFd) -> std::io::Result<()> {
     let descriptors = [descriptor];
     let message = [ControlMessage::ScmRights(&descriptors)];

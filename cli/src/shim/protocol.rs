@@ -5,16 +5,16 @@
 //! stderr, and no other descriptor of fairlock.
 
 use std::fmt;
-use std::io::{IoSlice, IoSliceMut};
+use std::io::IoSliceMut;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::str::FromStr;
 
 use fairlock::operator::Time;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-};
+use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags};
+
+use crate::process::descriptors;
 
 /// The word that makes this binary a shim: `fairlock __shim KILL_AFTER_NS TERM_AT KILL_AT FOREGROUND MASK COMMAND…`,
 /// where `FOREGROUND MASK COMMAND…` is for the stage.
@@ -158,12 +158,7 @@ pub(crate) fn send(socket: &UnixStream, message: impl fmt::Display) -> bool {
 
 /// Sends a descriptor, together with one byte that carries it.
 pub(crate) fn send_descriptor(socket: &UnixStream, descriptor: BorrowedFd<'_>) -> std::io::Result<()> {
-    let descriptors = [descriptor];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
-    rustix::net::sendmsg(socket, &[IoSlice::new(b"F")], &mut ancillary, SendFlags::empty())?;
-    Ok(())
+    descriptors::send(socket, descriptor.as_raw_fd())
 }
 
 /// Receives what `send_descriptor` sent.
