@@ -169,7 +169,8 @@ impl RedisServer {
         }
     }
 
-    /// The ids of all connections to the server but the asking one.
+    /// The ids of all connections to the server but the asking one. One that this program has closed may be among them for
+    /// a moment: a process that another test forks has a copy of it until it executes its program.
     pub fn connections(&self) -> BTreeSet<u64> {
         let mut raw = self.raw();
         let (me, list): (u64, String) =
