@@ -196,7 +196,7 @@ mod tests {
         assert!(asked.load(Ordering::SeqCst) <= 3);
     }
 
-    /// It panics once more when it is dropped.
+    /// A value that panics once more when it is dropped.
     struct Bomb;
 
     impl Drop for Bomb {

@@ -152,7 +152,7 @@ pub enum Fault {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AcquireError {
-    /// Its timeout came before its turn.
+    /// The timeout came before the turn.
     #[error("not granted {}{}{}", within(.waited), at(.position, .position_age), because(.cause))]
     #[non_exhaustive]
     Timeout {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::error::{Fault, InvalidOption, Lost, LostReason, ReleaseError, RenewError};
-use crate::keeper::{Armed, Handle, Hold, Release, Renewal, Shared};
+use crate::keeper::{Handle, Hold, OwnedLease, Release, Renewal, Shared};
 use crate::operation::Operation;
 use crate::options::LONGEST;
 
@@ -38,14 +38,14 @@ use crate::options::LONGEST;
 #[must_use = "the lock is released as soon as its guard is dropped"]
 pub struct Guard {
     // Dropped before the handle: the release must be sent before the last handle ends the keeper.
-    armed: Armed,
+    armed: OwnedLease,
     held: Held,
     handle: Arc<Handle>,
     observed: Hold,
 }
 
 impl Guard {
-    pub(crate) fn new(armed: Armed, handle: Arc<Handle>) -> Self {
+    pub(crate) fn new(armed: OwnedLease, handle: Arc<Handle>) -> Self {
         let (held, observed) =
             (Held { shared: armed.shared.clone() }, Hold::new(&armed.shared.spec, armed.shared.token));
         Self { armed, held, handle, observed }

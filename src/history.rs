@@ -40,9 +40,9 @@ pub struct PastGrant {
     pub id: String,
     /// The fencing token of its lease.
     pub token: u64,
-    /// Its label.
+    /// The label of the holder.
     pub label: String,
-    /// Its owner.
+    /// The owner of the holder.
     pub owner: String,
     /// For how long it had waited. Zero if that is not known: it did not queue, or the server lost its data meanwhile.
     pub waited: Duration,

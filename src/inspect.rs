@@ -56,7 +56,7 @@ pub struct Holder {
 pub struct QueuedWaiter {
     /// The waiter's id, as [`Holder::id`].
     pub id: String,
-    /// Its ticket: lower tickets are served first.
+    /// The ticket of the waiter: lower tickets are served first.
     pub ticket: u64,
     /// Its label.
     pub label: String,

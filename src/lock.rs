@@ -78,7 +78,7 @@ impl Lock {
         Enqueue::new(self.plan())
     }
 
-    /// Its name.
+    /// The name of the lock.
     pub fn name(&self) -> &str {
         self.spec.name()
     }

@@ -40,7 +40,7 @@ pub(crate) mod pipe {
     use std::os::fd::{AsFd, BorrowedFd};
     use std::sync::Arc;
 
-    /// It keeps the pipe open at both ends: a thread may notify when the one that slept has ended, and a write to a pipe
+    /// Both ends of a pipe, kept open: a thread may notify when the one that slept has ended, and a write to a pipe
     /// without a reader raises SIGPIPE.
     pub(crate) struct Notifier(PipeWriter, #[allow(dead_code)] Arc<PipeReader>);
 

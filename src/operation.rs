@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use crate::blocking::block_on;
-use crate::wakers::{Wakers, Way};
+use crate::wakers::{CallerWaker, Wakers};
 
 /// An operation of a client that resolves to `T`: await it, or wait on the spot with [`blocking`](Self::blocking). It
 /// borrows nothing, so it can be kept and sent to other threads. It costs one allocation.
@@ -27,14 +27,14 @@ use crate::wakers::{Wakers, Way};
 #[must_use = "nothing happens until this is awaited, or waited for with `blocking()`"]
 pub struct Operation<T> {
     // None: the future calls no keeper by itself, or relays what it awaits of one.
-    way: Option<Way>,
+    way: Option<CallerWaker>,
     future: Pin<Box<dyn Future<Output = T> + Send + Sync>>,
 }
 
 impl<T> Operation<T> {
     /// For a future that waits for a keeper.
     pub(crate) fn relayed(wakers: &Arc<Wakers>, future: impl Future<Output = T> + Send + Sync + 'static) -> Self {
-        Self { way: Some(Way::new(wakers.clone())), future: Box::pin(future) }
+        Self { way: Some(CallerWaker::new(wakers.clone())), future: Box::pin(future) }
     }
 
     /// For a future that awaits only other operations.

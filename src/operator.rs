@@ -56,7 +56,7 @@ pub struct Seen {
     pub token: u64,
     /// How often it was granted since the server knows it.
     pub grants: u64,
-    /// It changes when the server lost data.
+    /// The epoch of the lock, which changes when the server lost data.
     pub epoch: u64,
 }
 

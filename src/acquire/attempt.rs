@@ -14,8 +14,8 @@ use crate::error::{AcquireError, Fault, InvalidOption, TryAcquireError};
 use crate::guard::Guard;
 use crate::keeper::{Acquiring, Handle, Mode, NotGranted};
 use crate::options::{Spec, check_text, in_bounds};
-use crate::protocol::{About, Secret, Ticket};
-use crate::wakers::Way;
+use crate::protocol::{CallerData, Secret, Ticket};
+use crate::wakers::CallerWaker;
 
 /// The settings of every kind of acquire.
 #[derive(Clone)]
@@ -36,8 +36,11 @@ impl Plan {
     fn start(&self, mode: Mode) -> Result<Acquiring, Failed> {
         check_text("the label", &self.label)?;
         check_text("the owner", &self.owner)?;
-        let about =
-            About { secret: Secret::random(&self.handle.names), label: self.label.clone(), owner: self.owner.clone() };
+        let about = CallerData {
+            secret: Secret::random(&self.handle.names),
+            label: self.label.clone(),
+            owner: self.owner.clone(),
+        };
         // Without time to wait it is a try, which waits only for the answer.
         let (mode, timeout) = match (mode, self.timeout) {
             (Mode::Wait, Some(Duration::ZERO)) => (Mode::Try, None),
@@ -60,7 +63,7 @@ pub(super) struct Attempt<F> {
 
 enum Stage<F> {
     Planned,
-    Running { way: Way, future: F, cancelled: Option<Cancelled> },
+    Running { way: CallerWaker, future: F, cancelled: Option<Cancelled> },
     Resolved,
 }
 
@@ -71,7 +74,7 @@ impl<T, F: Future<Output = Result<T, Failed>> + From<Acquiring> + Unpin> Attempt
 
     /// A started one, as another kind of attempt.
     pub(super) fn going_on(plan: Plan, mode: Mode, acquiring: Acquiring) -> Self {
-        let (way, cancelled) = (Way::new(plan.handle.wakers.clone()), plan.watch());
+        let (way, cancelled) = (CallerWaker::new(plan.handle.wakers.clone()), plan.watch());
         let stage = Stage::Running { way, future: acquiring.into(), cancelled };
         Self { plan, mode, stage }
     }
@@ -97,7 +100,7 @@ impl<T, F: Future<Output = Result<T, Failed>> + From<Acquiring> + Unpin> Attempt
     fn poll_by(
         &mut self,
         context: &mut Context<'_>,
-        poll: impl FnOnce(&mut Way, &mut F, &mut Context<'_>) -> Poll<F::Output>,
+        poll: impl FnOnce(&mut CallerWaker, &mut F, &mut Context<'_>) -> Poll<F::Output>,
     ) -> Poll<F::Output> {
         let polled = self.advance(context, poll);
         if polled.is_ready() {
@@ -110,7 +113,7 @@ impl<T, F: Future<Output = Result<T, Failed>> + From<Acquiring> + Unpin> Attempt
     fn advance(
         &mut self,
         context: &mut Context<'_>,
-        poll: impl FnOnce(&mut Way, &mut F, &mut Context<'_>) -> Poll<F::Output>,
+        poll: impl FnOnce(&mut CallerWaker, &mut F, &mut Context<'_>) -> Poll<F::Output>,
     ) -> Poll<F::Output> {
         // An attempt that was started before a fork is answered in the parent only.
         if self.plan.handle.is_forked() {

@@ -58,18 +58,18 @@ struct Space {
     /// As it is written in names of locks.
     name: String,
     options: LockOptions,
-    held: Mutex<Kept>,
+    held: Mutex<KeptGuards>,
 }
 
 /// The guards of the keys that are held.
 #[derive(Default)]
-struct Kept {
+struct KeptGuards {
     guards: HashMap<String, Guard>,
     /// How many there may be before those whose lease was lost are dropped.
     most: usize,
 }
 
-impl Kept {
+impl KeptGuards {
     fn remove(&mut self, name: &str) -> Option<Guard> {
         let guard = self.guards.remove(name);
         self.guards.give_back();
@@ -268,7 +268,7 @@ impl fmt::Debug for KeyedMutex {
 
 impl Space {
     /// Fails in a forked process, where a thread of the parent may have the mutex for ever.
-    fn kept(&self) -> Result<MutexGuard<'_, Kept>, Fault> {
+    fn kept(&self) -> Result<MutexGuard<'_, KeptGuards>, Fault> {
         if self.client.is_forked() {
             return Err(Fault::Forked);
         }

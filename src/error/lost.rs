@@ -60,7 +60,7 @@ impl std::error::Error for Lost {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum LostReason {
-    /// It was not renewed in time.
+    /// The lease was not renewed in time.
     #[error("it was not renewed in time{}", because(.cause))]
     #[non_exhaustive]
     NotRenewed {
@@ -74,13 +74,13 @@ pub enum LostReason {
     /// An operator broke it.
     #[error("an operator broke it")]
     Broken,
-    /// It was held for the configured `max_hold`.
+    /// The lease was held for the configured `max_hold`.
     #[error("it was held for the configured `max_hold`")]
     MaxHold,
     /// The client was closed.
     #[error("the client was closed")]
     Closed,
-    /// It was released, with `release` or by dropping its guard.
+    /// The lease was released, with `release` or by dropping its guard.
     #[error("it was released")]
     Released,
     /// The client's thread has panicked, which is a bug.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::machine::{Command, Effect, Event, Id, Machine};
 use super::message::Caller;
-use super::shared::{Armed, Shared};
+use super::shared::{OwnedLease, Shared};
 use super::{Keeper, observe, routes};
 use crate::clock::Time;
 use crate::memory::GiveBack as _;
@@ -15,11 +15,11 @@ impl Keeper {
     pub(super) fn carry_out(&mut self) {
         // Carrying out effects may lead to more of them.
         loop {
-            self.follow();
+            self.carry_out_for_routes();
             // What does not wait for room comes first, of all machines.
             if let Some((slot, was_due)) = self.dirty.pop_first() {
                 self.carry_out_of(slot, was_due, 0);
-            } else if let Some((slot, room)) = self.turns.next(|line| self.network.room(line)) {
+            } else if let Some((slot, room)) = self.turns.next(|connection| self.network.room(connection)) {
                 let due = self.machines.get(&slot).and_then(Machine::next_due);
                 self.carry_out_of(slot, due, room);
             } else {
@@ -27,7 +27,7 @@ impl Keeper {
                 if !self.network.events_are_due() {
                     return;
                 }
-                self.hear();
+                self.pass_network_events_to_routes();
             }
         }
     }
@@ -42,16 +42,16 @@ impl Keeper {
             due.map(|due| self.due.insert((due, slot)));
         }
         effects.into_iter().for_each(|effect| self.carry_out_one(slot, effect));
-        self.want(slot);
-        if let Some(line) = self.routes.line(slot).filter(|_| has_unsent) {
-            self.turns.enter(line, slot);
+        self.request_route(slot);
+        if let Some(connection) = self.routes.connection(slot).filter(|_| has_unsent) {
+            self.turns.enter(connection, slot);
         }
     }
 
     fn carry_out_one(&mut self, slot: Slot, effect: Effect) {
         match effect {
             Effect::Send { request, call } => {
-                self.routes.handle(Time::now(), routes::Event::Send { slot, request, call });
+                self.routes.handle(Time::now(), routes::Event::Ask { slot, request, call });
             }
             Effect::Replicate { request, keys, replicas, within } => {
                 let question = routes::ReplicaQuestion { slot, request, keys, replicas, within };
@@ -68,11 +68,11 @@ impl Keeper {
                 let wakers = self.wakers.clone();
                 let Some(Caller { origin, queued, resolved, .. }) = self.forget_caller(id) else {
                     // No caller is left to take it.
-                    return self.feed(slot, Event::Command(Command::GiveBack { id }));
+                    return self.tell_machine(slot, Event::Command(Command::GiveBack { id }));
                 };
                 let shared = Arc::new(Shared::new(spec, id, token, ticket, origin, deadline, wakers));
                 lock(&self.leases).insert(id, shared.clone());
-                let _ = resolved.send(Ok(Armed::new(shared, self.messages.clone())));
+                let _ = resolved.send(Ok(OwnedLease::new(shared, self.messages.clone())));
                 queued.map(|queued| queued.send(ticket));
             }
             Effect::NotGranted { id, why } => {
@@ -93,7 +93,7 @@ impl Keeper {
                 let mut reclaimed = false;
                 self.with_lease(id, |shared| reclaimed = shared.reclaim());
                 if reclaimed {
-                    self.feed(slot, Event::NotTaken { id });
+                    self.tell_machine(slot, Event::NotTaken { id });
                 }
             }
             Effect::Answer { question, outcome } => self.questions.answer(question, outcome),

@@ -40,7 +40,7 @@ impl Course {
         }
     }
 
-    /// It was renewed. Returns when it was renewed before, unless the lease is over.
+    /// A renewal. Returns when the lease was renewed before, unless it is over.
     pub(super) fn prolong(&self, now: Time, deadline: Time) -> Option<Time> {
         if self.lost().is_some() {
             return None;

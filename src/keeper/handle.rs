@@ -7,17 +7,17 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::inbox::Outbox;
-use super::machine::{Asked, Command, Id, Mode, NotGranted, Question, Release, Renewal};
+use super::machine::{AcquireCall, Command, Id, Mode, NotGranted, Question, Release, Renewal};
 use super::message::{Caller, End, Message, Origin};
 use super::observe;
-use super::questions::Asker;
-use super::shared::{Armed, Shared};
+use super::questions::AnswerSender;
+use super::shared::{OwnedLease, Shared};
 use super::starter::Starter;
 use crate::clock::Time;
 use crate::error::{ConnectError, Fault};
 use crate::fork::Process;
 use crate::options::Spec;
-use crate::protocol::{About, ClientId, Names, Reply, Request, Ticket};
+use crate::protocol::{CallerData, ClientId, Names, Reply, Request, Ticket};
 use crate::wakers::Wakers;
 
 /// How long the last handle waits for pending releases.
@@ -75,12 +75,12 @@ impl Handle {
 
     /// The position of a waiter: 1 for the first one, 0 if it was granted the lock.
     pub(crate) async fn position(&self, lock: &Arc<str>, id: Id) -> Result<u64, Fault> {
-        self.question(lock, Question::Position { id }, Asker::Position).await?
+        self.question(lock, Question::Position { id }, AnswerSender::Position).await?
     }
 
     /// Renews a lease, or extends it by this much.
     pub(crate) async fn renew(&self, lock: &Arc<str>, id: Id, extend: Option<Duration>) -> Result<Renewal, Fault> {
-        self.question(lock, Question::Renew { id, extend }, Asker::Renewal).await?
+        self.question(lock, Question::Renew { id, extend }, AnswerSender::Renewal).await?
     }
 
     /// Switches the automatic renewal of a lease on or off.
@@ -90,13 +90,13 @@ impl Handle {
 
     pub(crate) async fn release(&self, lease: Arc<Shared>) -> Result<Release, Fault> {
         let (lock, id) = (lease.spec.name().clone(), lease.id);
-        self.question(&lock, Question::Release { id }, |asker| Asker::Release(lease, Some(asker))).await
+        self.question(&lock, Question::Release { id }, |asker| AnswerSender::Release(lease, Some(asker))).await
     }
 
     /// Sends an operator's request. `read` finds in the reply what its verb tells.
     pub(crate) async fn operator<T>(&self, request: Request, read: fn(Reply) -> Option<T>) -> Result<T, Fault> {
         let lock = request.keys().name.clone();
-        let reply = self.question(&lock, Question::Operator(Box::new(request)), Asker::Operator).await??;
+        let reply = self.question(&lock, Question::Operator(Box::new(request)), AnswerSender::Operator).await??;
         // The wire reads a reply in the type of its request: no server can bring another about.
         read(*reply).ok_or_else(|| Fault::Refused { message: "a reply to another request".into() })
     }
@@ -116,7 +116,7 @@ impl Handle {
         &self,
         lock: &Arc<str>,
         question: Question,
-        asker: impl FnOnce(oneshot::Sender<T>) -> Asker,
+        asker: impl FnOnce(oneshot::Sender<T>) -> AnswerSender,
     ) -> Result<T, Fault> {
         self.ask(|reply| Message::Ask { lock: lock.clone(), question, asker: asker(reply) }).await
     }
@@ -131,7 +131,7 @@ impl Handle {
     pub(crate) fn acquire(
         self: &Arc<Self>,
         spec: Arc<Spec>,
-        about: About,
+        about: CallerData,
         mode: Mode,
         timeout: Option<Duration>,
     ) -> Result<Acquiring, Fault> {
@@ -149,7 +149,7 @@ impl Handle {
         let (lock, observed) = (spec.name().clone(), observe::Wait::new(&spec, &about));
         let id = Id(self.next.fetch_add(1, Ordering::Relaxed));
         let caller = Caller { spec: spec.clone(), origin, queued, resolved };
-        self.send(Message::Acquire { id, asked: Asked { spec, about, mode, timeout, called }, caller })?;
+        self.send(Message::Acquire { id, asked: AcquireCall { spec, about, mode, timeout, called }, caller })?;
         Ok(Acquiring { id, lock, ticket, result: Some(result), handle: self.clone(), observed })
     }
 
@@ -177,7 +177,7 @@ pub(crate) struct Acquiring {
     pub(crate) lock: Arc<str>,
     pub(crate) ticket: Option<oneshot::Receiver<Ticket>>,
     /// None once it was resolved.
-    pub(crate) result: Option<oneshot::Receiver<Result<Armed, NotGranted>>>,
+    pub(crate) result: Option<oneshot::Receiver<Result<OwnedLease, NotGranted>>>,
     pub(crate) handle: Arc<Handle>,
     pub(crate) observed: observe::Wait,
 }

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::machine::{Asked, Command, Id, NotGranted, Question};
+use super::machine::{AcquireCall, Command, Id, NotGranted, Question};
 use super::network::SetUp;
-use super::questions::Asker;
-use super::shared::Armed;
+use super::questions::AnswerSender;
+use super::shared::OwnedLease;
 use crate::clock::Time;
 use crate::fork::Process;
 use crate::mutex::lock;
@@ -18,14 +18,14 @@ use crate::protocol::{ClientId, Ticket};
 pub(crate) enum Message {
     Acquire {
         id: Id,
-        asked: Asked,
+        asked: AcquireCall,
         caller: Caller,
     },
     /// About the lock of this name, as is the next.
     Ask {
         lock: Arc<str>,
         question: Question,
-        asker: Asker,
+        asker: AnswerSender,
     },
     Command {
         lock: Arc<str>,
@@ -63,7 +63,7 @@ pub(crate) struct Caller {
     pub(crate) spec: Arc<Spec>,
     pub(crate) origin: Origin,
     pub(crate) queued: Option<oneshot::Sender<Ticket>>,
-    pub(crate) resolved: oneshot::Sender<Result<Armed, NotGranted>>,
+    pub(crate) resolved: oneshot::Sender<Result<OwnedLease, NotGranted>>,
 }
 
 /// Set when the keeper has released all that it could.

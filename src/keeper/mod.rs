@@ -99,7 +99,7 @@ pub(crate) use inbox::Outbox;
 pub(crate) use machine::{Command, Mode, NotGranted, Release, Renewal};
 pub(crate) use message::{Caller, Message};
 pub(crate) use observe::Hold;
-pub(crate) use shared::{Armed, Shared};
+pub(crate) use shared::{OwnedLease, Shared};
 
 use self::inbox::{Inbox, inbox};
 use self::machine::{Event, Id, Machine, Question, QuestionId};
@@ -197,8 +197,8 @@ struct Keeper {
     dirty: BTreeMap<Slot, Option<Time>>,
     /// The machines whose requests wait for room.
     turns: Turns,
-    /// The slots for which callers have sent commands since then, each with one of its locks.
-    wanted: BTreeMap<Slot, Arc<str>>,
+    /// Slots with a command since their effects were carried out, each with the name of one of its locks.
+    used: BTreeMap<Slot, Arc<str>>,
     /// For leases on their way to callers: if they are dropped, they send their release here.
     messages: Outbox<Message>,
     /// For callers that await the loss of a lease.
@@ -239,7 +239,7 @@ impl Keeper {
             due: BTreeSet::new(),
             dirty: BTreeMap::new(),
             turns: Turns::default(),
-            wanted: BTreeMap::new(),
+            used: BTreeMap::new(),
             messages,
             wakers,
             callers: HashMap::new(),
@@ -259,15 +259,15 @@ impl Keeper {
             if self.finished() {
                 return;
             }
-            let due = self.due.first().map(|&(due, _)| due);
-            let due = due.into_iter().chain(self.routes.next_due()).chain(self.network.next_due()).min();
-            let longest = if inbox.fall_asleep() { nap(Time::now(), due) } else { Duration::ZERO };
-            let longest = if self.wakers.pass_on() { longest } else { longest.min(SOON) };
-            self.network.sleep(longest);
+            let machines_due = self.due.first().map(|&(due, _)| due);
+            let next_due = machines_due.into_iter().chain(self.routes.next_due()).chain(self.network.next_due()).min();
+            let longest = if inbox.fall_asleep() { nap(Time::now(), next_due) } else { Duration::ZERO };
+            let nap = if self.wakers.pass_on() { longest } else { longest.min(SOON) };
+            self.network.sleep(nap);
             inbox.wake_up();
-            self.hear();
+            self.pass_network_events_to_routes();
             for message in std::iter::from_fn(|| inbox.next()).take(BATCH) {
-                self.message(message);
+                self.take_in(message);
             }
             // Everything that has come is taken in before timeouts are judged.
             self.tick();
@@ -275,10 +275,10 @@ impl Keeper {
     }
 
     /// Passes the network's reports to the routes.
-    fn hear(&mut self) {
+    fn pass_network_events_to_routes(&mut self) {
         for event in self.network.events() {
             self.routes.handle(Time::now(), event);
-            self.follow();
+            self.carry_out_for_routes();
         }
     }
 
@@ -294,14 +294,14 @@ impl Keeper {
         if over {
             // The handles of a closed client may outlive its servers.
             self.routes.hang_up();
-            self.follow();
+            self.carry_out_for_routes();
             self.end.set();
         }
         over && self.ending
     }
 
     /// The machine of this slot takes in an event.
-    fn feed(&mut self, slot: Slot, event: Event) {
+    fn tell_machine(&mut self, slot: Slot, event: Event) {
         let machine = self.machines.entry(slot).or_insert_with(|| {
             let mut machine = Machine::new(self.client.clone(), self.prefix.clone(), fastrand::u64(..));
             if self.closed {
@@ -317,7 +317,7 @@ impl Keeper {
     fn tick(&mut self) {
         let now = Time::now();
         let due: Vec<Slot> = self.due.range(..=(now, Slot::MAX)).map(|(_, slot)| *slot).collect();
-        due.into_iter().for_each(|slot| self.feed(slot, Event::Tick));
+        due.into_iter().for_each(|slot| self.tell_machine(slot, Event::Tick));
         if self.routes.next_due().is_some_and(|due| due <= now) {
             self.routes.handle(now, routes::Event::Tick);
         }
@@ -325,19 +325,19 @@ impl Keeper {
     }
 
     /// Carries out the decisions of the routes.
-    fn follow(&mut self) {
+    fn carry_out_for_routes(&mut self) {
         for effect in self.routes.effects() {
             match effect {
                 // A user with the right to publish may name any lock: no machine is made for it.
                 routes::Effect::Tell { slot, event: Event::Push(_) } if !self.machines.contains_key(&slot) => {}
-                routes::Effect::Tell { slot, event } => self.feed(slot, event),
+                routes::Effect::Tell { slot, event } => self.tell_machine(slot, event),
                 routes::Effect::First(result) => {
                     self.ending |= result.is_err();
                     if let Some(first) = self.first.take() {
                         let _ = first.send(result);
                     }
                 }
-                routes::Effect::Note(note) => observe::note(&self.wakers, &self.client, note),
+                routes::Effect::LogRecord(record) => observe::note(&self.wakers, &self.client, record),
                 effect => self.network.carry_out(effect),
             }
         }

@@ -11,10 +11,10 @@ use tracing::level_filters::{LevelFilter, STATIC_MAX_LEVEL};
 use tracing::{Level, Span};
 
 use super::machine::{NotGranted, Release};
-use super::routes::Note;
+use super::routes::LogRecord;
 use crate::error::LostReason;
 use crate::options::Spec;
-use crate::protocol::{About, ClientId, Ticket, Token};
+use crate::protocol::{CallerData, ClientId, Ticket, Token};
 use crate::wakers::Wakers;
 
 #[cfg(feature = "metrics")]
@@ -50,7 +50,7 @@ pub(crate) struct Wait {
 }
 
 impl Wait {
-    pub(crate) fn new(spec: &Arc<Spec>, about: &About) -> Self {
+    pub(crate) fn new(spec: &Arc<Spec>, about: &CallerData) -> Self {
         let (lock, label, owner) = (&**spec.name(), &*about.label, &*about.owner);
         Self {
             span: tracing::debug_span!(target: TARGET, "acquire", lock, label, owner),
@@ -192,17 +192,17 @@ pub(crate) fn panicked(wakers: &Arc<Wakers>, client: &ClientId, text: String) {
     wakers.call(move || tracing::error!(target: TARGET, %client, "the client's thread has panicked ({text})"));
 }
 
-pub(crate) fn note(wakers: &Arc<Wakers>, client: &ClientId, note: Note) {
+pub(crate) fn note(wakers: &Arc<Wakers>, client: &ClientId, note: LogRecord) {
     let client = client.clone();
     wakers.say(move || match note {
-        Note::ConnectionLost { cause } => {
+        LogRecord::ConnectionLost { cause } => {
             tracing::warn!(target: TARGET, %client, "the connection was lost, connecting again ({cause})");
         }
-        Note::ConnectedAgain => {
+        LogRecord::ConnectedAgain => {
             tracing::info!(target: TARGET, %client, "connected again");
             #[cfg(feature = "metrics")]
             metrics::connected_again();
         }
-        Note::Warning(text) => tracing::warn!(target: TARGET, %client, "{text}"),
+        LogRecord::Warning(text) => tracing::warn!(target: TARGET, %client, "{text}"),
     });
 }

@@ -13,7 +13,7 @@ use crate::memory::GiveBack as _;
 use crate::protocol::Reply;
 
 /// The caller that awaits the answer to a question, in the type of its verb.
-pub(crate) enum Asker {
+pub(crate) enum AnswerSender {
     Position(oneshot::Sender<Result<u64, Fault>>),
     Renewal(oneshot::Sender<Result<Renewal, Fault>>),
     /// The caller of a drop awaits no answer.
@@ -27,12 +27,12 @@ pub(crate) enum Asker {
 #[derive(Default)]
 pub(super) struct Questions {
     last: u64,
-    askers: HashMap<QuestionId, Asker>,
+    askers: HashMap<QuestionId, AnswerSender>,
 }
 
 impl Questions {
     /// Takes in a question.
-    pub(super) fn ask(&mut self, asker: Asker) -> QuestionId {
+    pub(super) fn ask(&mut self, asker: AnswerSender) -> QuestionId {
         self.last += 1;
         let number = QuestionId(self.last);
         self.askers.insert(number, asker);
@@ -40,7 +40,7 @@ impl Questions {
     }
 
     pub(super) fn answer(&mut self, number: QuestionId, outcome: Outcome) {
-        if let Some(Asker::Close(_, awaited @ 2..)) = self.askers.get_mut(&number) {
+        if let Some(AnswerSender::Close(_, awaited @ 2..)) = self.askers.get_mut(&number) {
             *awaited -= 1;
             return;
         }
@@ -48,14 +48,14 @@ impl Questions {
         self.askers.give_back();
         // A caller that does not wait any more has dropped its end.
         let _ = match (asker, outcome) {
-            (Asker::Position(asker), Outcome::Position(position)) => asker.send(position).is_ok(),
-            (Asker::Renewal(asker), Outcome::Renewal(renewal)) => asker.send(renewal).is_ok(),
-            (Asker::Release(lease, asker), Outcome::Release(release)) => {
+            (AnswerSender::Position(asker), Outcome::Position(position)) => asker.send(position).is_ok(),
+            (AnswerSender::Renewal(asker), Outcome::Renewal(renewal)) => asker.send(renewal).is_ok(),
+            (AnswerSender::Release(lease, asker), Outcome::Release(release)) => {
                 observe::released(&lease.wakers, &lease.spec, lease.token, &release);
                 asker.is_some_and(|asker| asker.send(release).is_ok())
             }
-            (Asker::Operator(asker), Outcome::Operator(reply)) => asker.send(reply).is_ok(),
-            (Asker::Close(asker, _), Outcome::Closed) => asker.send(()).is_ok(),
+            (AnswerSender::Operator(asker), Outcome::Operator(reply)) => asker.send(reply).is_ok(),
+            (AnswerSender::Close(asker, _), Outcome::Closed) => asker.send(()).is_ok(),
             // A machine answers in the type of the question.
             _ => false,
         };

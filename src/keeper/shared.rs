@@ -10,7 +10,7 @@ use super::inbox::Outbox;
 use super::machine::{Id, Question};
 use super::message::{Message, Origin};
 use super::observe;
-use super::questions::Asker;
+use super::questions::AnswerSender;
 use crate::clock::Time;
 use crate::error::{Lost, LostReason};
 use crate::options::Spec;
@@ -27,7 +27,7 @@ pub(crate) struct Shared {
     /// When the keeper heard of the grant.
     granted: (Time, SystemTime),
     course: Course,
-    /// It was renewed, or lost.
+    /// The renewals of the lease, and its loss.
     renewed: Change,
     /// The lease was lost or released.
     ended: Change,
@@ -181,13 +181,13 @@ impl Shared {
 }
 
 /// A lease on its way to a caller, and in its guard. If it is dropped, it releases the lock.
-pub(crate) struct Armed {
+pub(crate) struct OwnedLease {
     pub(crate) shared: Arc<Shared>,
     messages: Outbox<Message>,
     armed: bool,
 }
 
-impl Armed {
+impl OwnedLease {
     pub(crate) fn new(shared: Arc<Shared>, messages: Outbox<Message>) -> Self {
         Self { shared, messages, armed: true }
     }
@@ -208,12 +208,12 @@ impl Armed {
     }
 }
 
-impl Drop for Armed {
+impl Drop for OwnedLease {
     fn drop(&mut self) {
         if self.armed && !self.shared.is_forked() {
             self.shared.end(LostReason::Released);
             let (lease, question) = (self.shared.clone(), Question::Release { id: self.shared.id });
-            let (lock, asker) = (lease.spec.name().clone(), Asker::Release(lease, None));
+            let (lock, asker) = (lease.spec.name().clone(), AnswerSender::Release(lease, None));
             let _ = self.messages.send(Message::Ask { lock, question, asker });
         }
     }

@@ -7,14 +7,14 @@ use tokio::sync::oneshot;
 use super::machine::{Command, Event, Id, Question};
 use super::message::{Caller, Message};
 use super::network::SetUp;
-use super::questions::Asker;
+use super::questions::AnswerSender;
 use super::{Keeper, routes};
 use crate::clock::Time;
 use crate::memory::GiveBack as _;
 use crate::server::Slot;
 
 impl Keeper {
-    pub(super) fn message(&mut self, message: Message) {
+    pub(super) fn take_in(&mut self, message: Message) {
         let (lock, command) = match message {
             // Its caller gave up while the message was under way.
             Message::Acquire { caller, .. } if caller.resolved.is_closed() => return,
@@ -42,7 +42,7 @@ impl Keeper {
             #[cfg(feature = "__test-hooks")]
             Message::Panic => panic!("the keeper was told to panic by a test"),
         };
-        self.command(lock, command);
+        self.pass_command_to_machine(lock, command);
     }
 
     /// Nobody awaits this acquire any more.
@@ -52,31 +52,31 @@ impl Keeper {
         caller
     }
 
-    fn command(&mut self, lock: Arc<str>, command: Command) {
+    fn pass_command_to_machine(&mut self, lock: Arc<str>, command: Command) {
         let slot = self.routes.slot(&lock);
-        self.wanted.insert(slot, lock);
-        self.feed(slot, Event::Command(command));
+        self.used.insert(slot, lock);
+        self.tell_machine(slot, Event::Command(command));
     }
 
     /// Starts to connect for a command that a machine has taken in. Its effects come first: they say how soon it needs
     /// answers.
-    pub(super) fn want(&mut self, slot: Slot) {
-        if let Some(name) = self.wanted.remove(&slot)
+    pub(super) fn request_route(&mut self, slot: Slot) {
+        if let Some(name) = self.used.remove(&slot)
             && let Some(machine) = self.machines.get(&slot)
             && (!(self.ending || self.closed) || machine.gives_back_until().is_some())
         {
-            self.routes.handle(Time::now(), routes::Event::Want { slot, name });
+            self.routes.handle(Time::now(), routes::Event::RequestRoute { slot, name });
         }
     }
 
     fn set_up(&mut self, done: SetUp) {
         let Some(event) = self.network.set_up(done) else { return };
-        let line = if let routes::Event::Ready { line, .. } = &event { Some(*line) } else { None };
+        let connection = if let routes::Event::Ready { connection, .. } = &event { Some(*connection) } else { None };
         self.routes.handle(Time::now(), event);
-        self.follow();
+        self.carry_out_for_routes();
         // The last reply of the set-up may have come together with more data.
-        line.into_iter().for_each(|line| self.network.receive(line));
-        self.hear();
+        connection.into_iter().for_each(|connection| self.network.receive(connection));
+        self.pass_network_events_to_routes();
     }
 
     fn close(&mut self, reply: oneshot::Sender<()>) {
@@ -86,9 +86,9 @@ impl Keeper {
             let _ = reply.send(());
             return;
         }
-        let number = self.questions.ask(Asker::Close(reply, machines.len()));
+        let number = self.questions.ask(AnswerSender::Close(reply, machines.len()));
         for slot in machines {
-            self.feed(slot, Event::Command(Command::Ask { number, question: Question::Close }));
+            self.tell_machine(slot, Event::Command(Command::Ask { number, question: Question::Close }));
         }
     }
 }

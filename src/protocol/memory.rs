@@ -84,7 +84,7 @@ const REMEMBERED: Duration = Duration::from_secs(24 * 3600);
 
 /// What a client knows of a lock: its memory, and by what two memories are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Known {
+pub(crate) struct Knowledge {
     memory: Memory,
     pub(crate) epoch: Option<Epoch>,
     pub(crate) stamp: Option<Stamp>,
@@ -93,19 +93,19 @@ pub(crate) struct Known {
 }
 
 /// Without `heard`, on which nothing depends for a day.
-impl Hash for Known {
+impl Hash for Knowledge {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.memory, self.epoch, self.stamp).hash(state);
     }
 }
 
-impl Default for Known {
+impl Default for Knowledge {
     fn default() -> Self {
         Self::new(Memory::NONE, None, None)
     }
 }
 
-impl Known {
+impl Knowledge {
     pub(crate) fn new(memory: Memory, epoch: Option<Epoch>, stamp: Option<Stamp>) -> Self {
         Self { memory, epoch, stamp, heard: Time(0) }
     }
@@ -142,9 +142,9 @@ impl Known {
 mod tests {
     use super::*;
 
-    fn known(epoch: u64, stamp: u64, sent: u64) -> Known {
+    fn known(epoch: u64, stamp: u64, sent: u64) -> Knowledge {
         let memory = Memory::new(format!("{epoch} {stamp} {sent}").as_bytes()).unwrap_or_default();
-        Known::new(memory, Epoch::new(epoch), Stamp::new(stamp)).heard(Time(sent))
+        Knowledge::new(memory, Epoch::new(epoch), Stamp::new(stamp)).heard(Time(sent))
     }
 
     #[test]
@@ -175,7 +175,7 @@ mod tests {
 
     #[test]
     fn a_stranger_takes_what_it_is_told_and_lost_nothing() {
-        let mut mine = Known::default();
+        let mut mine = Knowledge::default();
         assert!(!mine.take(known(3, 4, 20), Some(Memory::NONE)));
         assert_eq!(mine, known(3, 4, 20));
     }

@@ -16,7 +16,7 @@ mod stamps;
 
 pub(crate) use ids::{ClientId, Id, Secret, WireId};
 pub(crate) use keys::LockKeys;
-pub(crate) use memory::{Known, Memory, Seat};
+pub(crate) use memory::{Knowledge, Memory, Seat};
 pub(crate) use names::Names;
 pub(crate) use push::{Push, PushKind};
 pub(crate) use refusal::Refusal;
@@ -30,7 +30,7 @@ pub(crate) use reply::{
 #[cfg(any(test, feature = "testing", feature = "operator"))]
 pub(crate) use request::Verb;
 pub(crate) use request::{
-    About, AcquireRequest, BreakRequest, HeartbeatRequest, HistoryRequest, InspectRequest, LeaveRequest,
+    AcquireRequest, BreakRequest, CallerData, HeartbeatRequest, HistoryRequest, InspectRequest, LeaveRequest,
     ReleaseRequest, RenewRequest, Request, UNBOUNDED,
 };
 #[cfg(feature = "__test-hooks")]

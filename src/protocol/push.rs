@@ -3,7 +3,7 @@
 use rmpv::decode::read_value_ref_with_max_depth;
 
 use super::ids::{Secret, WireId};
-use super::memory::{Known, Memory, Seat};
+use super::memory::{Knowledge, Memory, Seat};
 use super::reply::{Value, number};
 use super::stamps::{Epoch, Stamp, Ticket, Token};
 
@@ -16,7 +16,7 @@ pub(crate) struct Push {
     /// The waiter's place in the queue, or the token if it had none.
     pub(crate) ticket: Ticket,
     pub(crate) seat: Seat,
-    pub(crate) known: Known,
+    pub(crate) known: Knowledge,
     pub(crate) secret: Secret,
     /// The first key of the lock.
     pub(crate) lock: String,
@@ -53,7 +53,7 @@ impl Push {
             token: Token::new(stamp(b"token")?)?,
             ticket: Ticket::new(stamp(b"ticket")?)?,
             seat: Seat::new(told(b"seat")?.bytes()?)?,
-            known: Known::new(
+            known: Knowledge::new(
                 Memory::new(told(b"memory")?.bytes()?)?,
                 Epoch::new(stamp(b"epoch")?),
                 Stamp::new(stamp(b"stamp")?),
@@ -105,7 +105,7 @@ mod tests {
                 token: Token::new(123).unwrap(),
                 ticket: Ticket::new(45).unwrap(),
                 seat: Seat::new(&[0xff, 1]).unwrap(),
-                known: Known::new(Memory::new(&[0xff, 2]).unwrap(), Epoch::new(99), Stamp::new(130)),
+                known: Knowledge::new(Memory::new(&[0xff, 2]).unwrap(), Epoch::new(99), Stamp::new(130)),
                 secret: Secret::repeated("s3cret"),
                 lock: "fairlock:{a b c}:lock".into()
             }

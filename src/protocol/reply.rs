@@ -15,7 +15,7 @@ pub(crate) use self::value::Plain;
 pub(crate) use self::value::Value;
 pub(super) use self::value::number;
 use super::ids::WireId;
-use super::memory::{Known, Seat};
+use super::memory::{Knowledge, Seat};
 use super::request::{Request, Verb};
 use super::stamps::{Ticket, Token};
 use crate::history::History;
@@ -33,7 +33,7 @@ pub(crate) struct Reply {
 pub(crate) struct Common {
     /// What the client is to remember, and how old it is. There is no memory for operators, nor of a lock that the
     /// server does not know.
-    pub(crate) known: Known,
+    pub(crate) known: Knowledge,
     /// How long the client keeps that when it has nothing at the lock any more.
     pub(crate) keep: Duration,
     pub(crate) waiting: u64,
@@ -215,9 +215,9 @@ const DEPTH: usize = 32;
 /// Why an answer is not the reply to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Misfit {
-    /// It is the reply to another request, or no script says it.
+    /// The reply to another request, or one that no script gives.
     OutOfStep,
-    /// It begins as a reply to this request, and this version does not understand the rest.
+    /// A reply to this request whose rest this version does not understand.
     NotUnderstood,
 }
 

@@ -12,7 +12,7 @@ use super::stamps::{Ticket, Token};
 
 /// What the server keeps for a waiter or holder in addition to its options.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct About {
+pub(crate) struct CallerData {
     pub(crate) secret: Secret,
     /// For people.
     pub(crate) label: Arc<str>,
@@ -123,7 +123,7 @@ impl<P: FnMut(&'static str, &[u8])> Arguments<'_, P> {
         (self.put)("memory", memory.as_bytes());
     }
 
-    fn about(&mut self, about: &About) {
+    fn about(&mut self, about: &CallerData) {
         (self.put)("channel", self.channel.as_bytes());
         self.text("secret", about.secret.as_str());
         self.text("label", &about.label);
@@ -151,7 +151,7 @@ pub(crate) struct AcquireRequest {
     pub(crate) liveness: Duration,
     pub(crate) buffer: Duration,
     pub(crate) heartbeat: Duration,
-    pub(crate) about: About,
+    pub(crate) about: CallerData,
     pub(crate) memory: Memory,
     /// None for a newcomer.
     pub(crate) seat: Seat,
@@ -209,12 +209,12 @@ pub(crate) struct RenewRequest {
     pub(crate) keys: Arc<LockKeys>,
     pub(crate) id: WireId,
     pub(crate) seat: Seat,
-    /// Its length from now on.
+    /// The length of the lease from now on.
     pub(crate) lease: Duration,
     /// What is left of it by the holder's clock.
     pub(crate) left: Duration,
     pub(crate) liveness: Duration,
-    pub(crate) about: About,
+    pub(crate) about: CallerData,
     pub(crate) memory: Memory,
 }
 
@@ -347,7 +347,7 @@ fn us(span: Duration) -> u64 {
 #[allow(clippy::unwrap_used)]
 pub(super) fn every_request() -> Vec<Request> {
     let keys = Arc::new(LockKeys::new("fairlock", "n"));
-    let about = About { secret: Secret::repeated("s"), label: "l".into(), owner: "o".into() };
+    let about = CallerData { secret: Secret::repeated("s"), label: "l".into(), owner: "o".into() };
     let client = ClientId::new("c").unwrap();
     let (id, second) = (WireId::new(&client, Id(1)), Duration::from_secs(1));
     let token = Token::new(1);

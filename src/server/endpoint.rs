@@ -114,12 +114,12 @@ impl Endpoint {
         Self { at: Address::Node(node.clone()), address: node.to_string(), ..self.clone() }
     }
 
-    /// Its address, if it has a host and a port.
+    /// The address, if it has a host and a port.
     pub(crate) fn node(&self) -> Option<Node> {
         if let Address::Node(node) = &self.at { Some(node.clone()) } else { None }
     }
 
-    /// Its host, which a node leaves out when it names itself.
+    /// The host, which a node leaves out when it names itself.
     pub(crate) fn host(&self) -> &str {
         if let Address::Node(node) = &self.at { &node.host } else { "127.0.0.1" }
     }

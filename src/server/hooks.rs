@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::discovery::SlotMap;
 use super::endpoint::{Endpoint, Node};
 use super::resp::{Frames, Garbage, Value};
-use super::wire::{For, Pairing, Reply, Request, Said};
+use super::wire::{Pairing, Purpose, Reply, Request, WireEvent};
 use crate::protocol::{InspectRequest, LockKeys, SCRIPTS};
 
 /// Feeds frames with these bytes in pieces, until they end or `take` does.
@@ -93,18 +93,18 @@ pub fn converse(questions: &[u8], bytes: &[u8], size: usize) -> (Vec<String>, Op
             asking,
         };
         match question % 4 {
-            0 => pairing.request(For::Tag(tag), request(false), false, &mut out),
-            1 => pairing.request(For::Tag(tag), request(true), false, &mut out),
+            0 => pairing.request(Purpose::Tag(tag), request(false), false, &mut out),
+            1 => pairing.request(Purpose::Tag(tag), request(true), false, &mut out),
             2 => pairing.subscription(&"c".into()),
             _ => {
-                let of = For::Replicas { replicas: 1, within: Duration::from_secs(1) };
+                let of = Purpose::Replicas { replicas: 1, within: Duration::from_secs(1) };
                 pairing.request(of, request(false), false, &mut out);
             }
         }
     }
     let mut said = Vec::new();
     let end = feed(bytes, size, |value| match pairing.take(value, &mut out) {
-        Ok(Some(Said::Reply { tag, reply, .. })) => {
+        Ok(Some(WireEvent::Reply { tag, reply, .. })) => {
             said.push(match reply {
                 Reply::Result(result) => format!("{tag} {result:?}"),
                 other => format!("{tag} {other:?}"),

@@ -30,7 +30,7 @@ impl Value<'_> {
 pub struct Place(Endpoint);
 
 impl std::fmt::Display for Place {
-    /// Its address, without user and password.
+    /// The address, without user and password.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.fmt(f)
     }
@@ -81,7 +81,7 @@ pub enum Places {
 }
 
 impl std::fmt::Debug for Places {
-    /// Their addresses, without users and passwords.
+    /// The addresses, without users and passwords.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let list = |places: &[Place]| places.iter().map(Place::to_string).collect::<Vec<_>>().join(",");
         match self {

@@ -8,9 +8,9 @@ use crate::protocol::Refusal;
 /// What a server means by an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Meaning {
-    /// It refuses for the moment, and no other server could do better.
+    /// A refusal for the moment; no other server could do better.
     Temporary,
-    /// It does not serve the locks, now or any more. Another server may, by now.
+    /// A server that does not serve the locks, now or any more. Another one may, by now.
     NotServing,
     /// A user or a password is missing or wrong.
     Login,
@@ -20,13 +20,13 @@ pub(super) enum Meaning {
     WrongType,
     /// The scripts found a lock that is kept in another layout.
     OtherLayout,
-    /// It has no database of that number.
+    /// A database that the server does not have.
     Database,
     /// The server is no node of a cluster.
     NotCluster,
-    /// It does not know HELLO.
+    /// A server that does not know HELLO.
     Hello,
-    /// It will refuse this request each time.
+    /// A refusal that will be the same each time.
     Permanent,
 }
 

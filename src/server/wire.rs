@@ -28,7 +28,7 @@ use crate::protocol::{self, LockKeys, Misfit, Push, Refusal, SCRIPTS, Value as _
 /// An event of a connection.
 #[derive(Debug, Clone)]
 #[allow(clippy::large_enum_variant)] // The large one is the usual one.
-pub(crate) enum Said {
+pub(crate) enum WireEvent {
     /// The reply to a request, with the request: another node may have to be asked.
     Reply {
         tag: u64,
@@ -84,7 +84,7 @@ impl Wire {
     /// one is due soon.
     pub(crate) fn log_in(&mut self, credentials: &Credentials) {
         put(&mut self.stream.out, &["AUTH", &credentials.user, &credentials.password]);
-        self.pairing.awaited.push_back(Awaited::Login);
+        self.pairing.awaited.push_back(PendingReply::Login);
         self.login_due = credentials.renewed_at(Time::now());
     }
 
@@ -92,7 +92,7 @@ impl Wire {
     /// its way there.
     pub(crate) fn send(&mut self, tag: u64, call: protocol::Request, channel: &Arc<str>, asking: bool) {
         let request = Request { call, channel: channel.clone(), asking };
-        self.pairing.request(For::Tag(tag), request, false, &mut self.stream.out);
+        self.pairing.request(Purpose::Tag(tag), request, false, &mut self.stream.out);
     }
 
     /// Queues a subscription. It may be asked for again.
@@ -113,7 +113,7 @@ impl Wire {
         };
         let call = protocol::Request::Leave(leave);
         let request = Request { call, channel: "".into(), asking: false };
-        self.pairing.request(For::Replicas { replicas, within }, request, false, &mut self.stream.out);
+        self.pairing.request(Purpose::Replicas { replicas, within }, request, false, &mut self.stream.out);
     }
 
     /// How many requests have no answer yet.
@@ -133,12 +133,12 @@ impl Wire {
 
     /// Reads what has arrived and reports it in order. An error means that the connection broke. Called once for a new
     /// connection: data may have come with the last replies of the set-up.
-    pub(crate) fn receive(&mut self, said: &mut Vec<Said>) -> Result<(), Arc<str>> {
+    pub(crate) fn receive(&mut self, said: &mut Vec<WireEvent>) -> Result<(), Arc<str>> {
         let filled = self.stream.fill();
         self.take_in(said).and(filled.map_err(Broken::from)).map_err(|broken| broken.to_string().into())
     }
 
-    fn take_in(&mut self, said: &mut Vec<Said>) -> Result<(), Broken> {
+    fn take_in(&mut self, said: &mut Vec<WireEvent>) -> Result<(), Broken> {
         let Stream { frames, out, .. } = &mut self.stream;
         while let Some(value) = frames.next()? {
             if let Some(word) = self.pairing.take(value, out).map_err(Broken::OutOfStep)? {
@@ -154,20 +154,20 @@ impl Wire {
 
 /// The unanswered requests, in order.
 pub(super) struct Pairing {
-    awaited: VecDeque<Awaited>,
+    awaited: VecDeque<PendingReply>,
     digests: Arc<[String]>,
     /// The server has denied a new login.
     login_denied: bool,
 }
 
 #[allow(clippy::large_enum_variant)] // The large one is the usual one.
-enum Awaited {
+enum PendingReply {
     Request {
-        of: For,
+        of: Purpose,
         request: Request,
         by_text: bool,
     },
-    /// Its answer is of no use; that of the following request is.
+    /// ASKING before a request. The answer to it is of no use; that of the request is.
     Asking,
     Subscription(Arc<str>),
     Login,
@@ -175,7 +175,7 @@ enum Awaited {
 }
 
 /// What a reply is for.
-pub(super) enum For {
+pub(super) enum Purpose {
     Tag(u64),
     /// WAIT comes after it.
     Replicas {
@@ -196,14 +196,14 @@ impl Pairing {
     }
 
     pub(super) fn subscription(&mut self, channel: &Arc<str>) {
-        self.awaited.push_back(Awaited::Subscription(channel.clone()));
+        self.awaited.push_back(PendingReply::Subscription(channel.clone()));
     }
 
-    pub(super) fn request(&mut self, of: For, request: Request, by_text: bool, out: &mut Vec<u8>) {
+    pub(super) fn request(&mut self, of: Purpose, request: Request, by_text: bool, out: &mut Vec<u8>) {
         if request.asking {
             // In one write, because ASKING is for the very next command.
             put(out, &["ASKING"]);
-            self.awaited.push_back(Awaited::Asking);
+            self.awaited.push_back(PendingReply::Asking);
         }
         let script = request.call.verb() as usize;
         let mut command = Command::new(out);
@@ -219,12 +219,12 @@ impl Pairing {
         keys.iter().for_each(|key| command.word(key.as_bytes()));
         request.call.arguments(&request.channel, |_, argument| command.word(argument));
         command.end();
-        self.awaited.push_back(Awaited::Request { of, request, by_text });
+        self.awaited.push_back(PendingReply::Request { of, request, by_text });
     }
 
     /// Takes in a frame. Requests that it makes necessary go to `out`. After an error it is unknown which reply belongs
     /// to which request.
-    pub(super) fn take(&mut self, value: Value<'_>, out: &mut Vec<u8>) -> Result<Option<Said>, String> {
+    pub(super) fn take(&mut self, value: Value<'_>, out: &mut Vec<u8>) -> Result<Option<WireEvent>, String> {
         match value {
             Value::Push(items) => self.push(&items),
             reply => self.reply(&reply, out),
@@ -232,30 +232,34 @@ impl Pairing {
     }
 
     /// The oldest request without an answer.
-    fn next(&mut self) -> Option<Awaited> {
+    fn next(&mut self) -> Option<PendingReply> {
         let oldest = self.awaited.pop_front();
         self.awaited.give_back();
         oldest
     }
 
-    fn push(&mut self, items: &[Value<'_>]) -> Result<Option<Said>, String> {
+    fn push(&mut self, items: &[Value<'_>]) -> Result<Option<WireEvent>, String> {
         let bytes = |index: usize| match items.get(index) {
             Some(Value::Text(text)) => Some(&**text),
             _ => None,
         };
         let channel = || bytes(1).map(String::from_utf8_lossy);
         Ok(match (bytes(0), channel()) {
-            (Some(b"message" | b"smessage"), _) => bytes(2).and_then(Push::parse).map(Said::Push),
+            (Some(b"message" | b"smessage"), _) => bytes(2).and_then(Push::parse).map(WireEvent::Push),
             (Some(b"subscribe" | b"ssubscribe"), Some(channel)) => match self.next() {
-                Some(Awaited::Subscription(awaited)) if *awaited == *channel => Some(Said::Subscribed(awaited)),
+                Some(PendingReply::Subscription(awaited)) if *awaited == *channel => {
+                    Some(WireEvent::Subscribed(awaited))
+                }
                 _ => return Err(format!("the server confirmed a subscription to {channel} out of turn")),
             },
-            (Some(b"unsubscribe" | b"sunsubscribe"), Some(channel)) => Some(Said::Unsubscribed((&*channel).into())),
+            (Some(b"unsubscribe" | b"sunsubscribe"), Some(channel)) => {
+                Some(WireEvent::Unsubscribed((&*channel).into()))
+            }
             _ => None,
         })
     }
 
-    fn reply(&mut self, value: &Value<'_>, out: &mut Vec<u8>) -> Result<Option<Said>, String> {
+    fn reply(&mut self, value: &Value<'_>, out: &mut Vec<u8>) -> Result<Option<WireEvent>, String> {
         let error = value.error();
         let Some(awaited) = self.next() else {
             // The message of a server before it hangs up.
@@ -263,58 +267,58 @@ impl Pairing {
             return Err(format!("the server said without having been asked: {what}"));
         };
         Ok(match (awaited, error) {
-            (Awaited::Asking, Some(_)) => None,
-            (Awaited::Asking | Awaited::Login, None) if value.bytes() == Some(b"OK") => None,
-            (Awaited::Asking | Awaited::Login, None) => return Err(out_of_step(value)),
+            (PendingReply::Asking, Some(_)) => None,
+            (PendingReply::Asking | PendingReply::Login, None) if value.bytes() == Some(b"OK") => None,
+            (PendingReply::Asking | PendingReply::Login, None) => return Err(out_of_step(value)),
             // It keeps the old one, and says when that is over.
-            (Awaited::Login, Some(_)) => {
+            (PendingReply::Login, Some(_)) => {
                 self.login_denied = true;
                 None
             }
-            (Awaited::Request { of, request, by_text: false }, Some(error)) if error.starts_with("NOSCRIPT") => {
+            (PendingReply::Request { of, request, by_text: false }, Some(error)) if error.starts_with("NOSCRIPT") => {
                 self.request(of, request, true, out);
                 None
             }
-            (Awaited::Request { of, request, .. }, error) => {
+            (PendingReply::Request { of, request, .. }, error) => {
                 let reply = match error {
                     Some(error) => Reply::of(&error),
                     None => Reply::Result(read(&request.call, value)),
                 };
                 self.answered(of, request.call, reply, out)
             }
-            (Awaited::Subscription(channel), Some(error)) => {
-                Some(Said::NotSubscribed { channel, reply: Reply::of(&error) })
+            (PendingReply::Subscription(channel), Some(error)) => {
+                Some(WireEvent::NotSubscribed { channel, reply: Reply::of(&error) })
             }
-            (Awaited::Subscription(_), None) => {
+            (PendingReply::Subscription(_), None) => {
                 return Err(format!("the server answers a subscription with {}", short(value)));
             }
-            (Awaited::Replicas, error) => {
+            (PendingReply::Replicas, error) => {
                 let result = match (value, error) {
                     (Value::Int(have), _) => Ok((*have).try_into().unwrap_or(0)),
                     (_, Some(error)) => Err(Refusal::Temporary((&*error).into())),
                     _ => Err(Refusal::OutOfStep(out_of_step(value).into())),
                 };
-                Some(Said::Replicas(result))
+                Some(WireEvent::Replicas(result))
             }
         })
     }
 
-    fn answered(&mut self, of: For, call: protocol::Request, reply: Reply, out: &mut Vec<u8>) -> Option<Said> {
+    fn answered(&mut self, of: Purpose, call: protocol::Request, reply: Reply, out: &mut Vec<u8>) -> Option<WireEvent> {
         let (replicas, within) = match of {
-            For::Tag(tag) => return Some(Said::Reply { tag, call, reply }),
-            For::Replicas { replicas, within } => (replicas, within),
+            Purpose::Tag(tag) => return Some(WireEvent::Reply { tag, call, reply }),
+            Purpose::Replicas { replicas, within } => (replicas, within),
         };
         let refusal = match reply {
             Reply::Result(Ok(_)) => {
                 put(out, &["WAIT", &replicas.to_string(), &within.as_millis().max(1).to_string()]);
-                self.awaited.push_back(Awaited::Replicas);
+                self.awaited.push_back(PendingReply::Replicas);
                 return None;
             }
             Reply::Result(Err(refusal)) => refusal,
             Reply::NotServing(cause) => Refusal::Temporary(cause),
             Reply::Elsewhere { .. } => Refusal::Temporary("its slot moved to another node".into()),
         };
-        Some(Said::Replicas(Err(refusal)))
+        Some(WireEvent::Replicas(Err(refusal)))
     }
 }
 

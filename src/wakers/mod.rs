@@ -1,8 +1,8 @@
 //! Calls the code of callers: on one waker thread for the process, and never on a keeper (I12 of `docs/guarantees.md`).
 //!
 //! A waker is the caller's code. It may block, on a mutex or on the lock of an interpreter, and it may panic. So a
-//! keeper never touches one, not even to clone or to drop it: callers poll the keeper's channels by a [`Way`], with a
-//! waker of this crate that queues the caller's. The waker thread calls the queued wakers one after the other. A waker
+//! keeper never touches one, not even to clone or to drop it: callers poll the keeper's channels by a [`CallerWaker`],
+//! with a waker of this crate that queues the caller's. The waker thread calls the queued wakers one after the other. A waker
 //! that panics ends nothing. While a waker blocks, the others wait for [`PATIENCE`]; then a second thread takes over
 //! the queue, and the first one ends when its waker returns.
 //!
@@ -29,8 +29,8 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub(crate) use self::kept::IsKeeper;
+pub(crate) use self::way::CallerWaker;
 use self::way::WakerProxy;
-pub(crate) use self::way::Way;
 use crate::fork::Process;
 use crate::mutex::lock;
 use crate::thread::{self, caught};

@@ -52,9 +52,9 @@ fn a_waker_is_called_soon_though_many_others_never_return() {
     let blocked = [(); 16].map(|()| Arc::new(Blocks(Barrier::new(2), Barrier::new(2))));
     let (called, calls) = mpsc::channel();
     let callers = blocked.iter().map(|waker| waker.clone().into()).chain([Arc::new(Calls(called)).into()]);
-    let _ways: Vec<Way> = callers
+    let _ways: Vec<CallerWaker> = callers
         .map(|caller| {
-            let mut way = Way::new(wakers.clone());
+            let mut way = CallerWaker::new(wakers.clone());
             way.waker(&caller).wake_by_ref();
             way
         })
@@ -177,7 +177,7 @@ fn the_threads_end_with_the_last_client() {
     let threads = Arc::downgrade(&wakers.threads);
     let (called, calls) = mpsc::channel();
     let waker = Arc::new(Blocks(Barrier::new(2), Barrier::new(2)));
-    let mut way = Way::new(wakers.clone());
+    let mut way = CallerWaker::new(wakers.clone());
     way.waker(&waker.clone().into()).wake_by_ref();
     waker.0.wait();
     let first = called.clone();

@@ -37,13 +37,13 @@ impl Wake for WakerProxy {
 }
 
 /// How a future that waits for a keeper wakes its caller: always by the waker thread.
-pub(crate) struct Way {
+pub(crate) struct CallerWaker {
     wakers: Arc<Wakers>,
     /// With the waker that leads to it. None before the first poll.
     proxy: Option<(Arc<WakerProxy>, Waker)>,
 }
 
-impl Way {
+impl CallerWaker {
     pub(crate) fn new(wakers: Arc<Wakers>) -> Self {
         Self { wakers, proxy: None }
     }
@@ -67,7 +67,7 @@ impl Way {
     }
 }
 
-impl Drop for Way {
+impl Drop for CallerWaker {
     fn drop(&mut self) {
         // Here, because a keeper may be the last to let go of the proxy.
         drop(self.proxy.as_ref().and_then(|(proxy, _)| proxy.caller.take()));

@@ -11,18 +11,18 @@ use crate::duration::shown;
 use crate::text::quoted;
 
 /// All servers, and the findings that concern all of them together.
-pub(crate) struct Found {
+pub(crate) struct Report {
     pub(crate) kind: &'static str,
     pub(crate) nodes: Vec<Node>,
     pub(crate) findings: Vec<Finding>,
     pub(crate) is_cluster: bool,
 }
 
-pub(crate) fn all(places: &Places, user: &str, lease: Duration) -> Found {
+pub(crate) fn all(places: &Places, user: &str, lease: Duration) -> Report {
     match places {
         Places::One(place) => {
             let nodes = visit(vec![(place.clone(), Part::Server)], user);
-            Found { kind: "one server", nodes, findings: Vec::new(), is_cluster: false }
+            Report { kind: "one server", nodes, findings: Vec::new(), is_cluster: false }
         }
         Places::Sentinels { sentinels, master, login } => behind_sentinels(sentinels, master, login, user, lease),
         Places::Cluster(seeds) => of_cluster(seeds, user, lease),
@@ -39,7 +39,7 @@ fn visit(places: Vec<(Place, Part)>, user: &str) -> Vec<Node> {
     })
 }
 
-fn behind_sentinels(sentinels: &[Place], name: &str, login: &Place, user: &str, lease: Duration) -> Found {
+fn behind_sentinels(sentinels: &[Place], name: &str, login: &Place, user: &str, lease: Duration) -> Report {
     let mut nodes = visit(sentinels.iter().map(|sentinel| (sentinel.clone(), Part::Sentinel)).collect(), "default");
     let mut findings = Vec::new();
     // What the sentinels say: the master by its address, with the sentinels that name it, and its replicas.
@@ -83,7 +83,7 @@ fn behind_sentinels(sentinels: &[Place], name: &str, login: &Place, user: &str, 
     let with_locks = masters.keys().map(|address| (address, Part::Master));
     let with_locks = with_locks.chain(replicas.iter().map(|address| (address, Part::Replica)));
     nodes.extend(visit(with_locks.map(|((host, port), part)| (login.at(host, *port), part)).collect(), user));
-    Found { kind: "sentinels", nodes, findings, is_cluster: false }
+    Report { kind: "sentinels", nodes, findings, is_cluster: false }
 }
 
 /// What a sentinel says of the master, and of the other sentinels.
@@ -142,7 +142,7 @@ fn failover_after(silence: Duration, lease: Duration, set: impl Fn(u128) -> Stri
     }
 }
 
-fn of_cluster(seeds: &[Place], user: &str, lease: Duration) -> Found {
+fn of_cluster(seeds: &[Place], user: &str, lease: Duration) -> Report {
     let mut findings = Vec::new();
     let mut seen = visit(seeds.iter().map(|seed| (seed.clone(), Part::Master)).collect(), user);
     let mut told = None;
@@ -166,7 +166,7 @@ fn of_cluster(seeds: &[Place], user: &str, lease: Duration) -> Found {
         }
     }
     let Some((asked, slots, info)) = told else {
-        return Found { kind: "cluster", nodes: seen, findings, is_cluster: true };
+        return Report { kind: "cluster", nodes: seen, findings, is_cluster: true };
     };
     findings.extend(cluster_state(&asked, &slots, &info));
     let ranges = slots.items().iter().filter_map(|range| range.items().get(2..));
@@ -212,7 +212,7 @@ fn of_cluster(seeds: &[Place], user: &str, lease: Duration) -> Found {
             );
         }
     }
-    Found { kind: "cluster", nodes: seen, findings, is_cluster: true }
+    Report { kind: "cluster", nodes: seen, findings, is_cluster: true }
 }
 
 fn cluster_state(asked: &Place, slots: &Answer, info: &Answer) -> Vec<Finding> {

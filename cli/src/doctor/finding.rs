@@ -6,7 +6,7 @@ pub(crate) enum Level {
     Good,
     /// To know; nothing is wrong.
     Note,
-    /// It harms locks when something else fails.
+    /// Something that harms locks when something else fails.
     Warning,
     /// Locks fail, or two jobs may hold one lock.
     Fault,

@@ -9,7 +9,7 @@ use super::node::{Node, PATIENCE, Part};
 
 /// When a right is needed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum For {
+enum Need {
     Locks,
     /// Without it locks work, but something is worse.
     Comfort(&'static str),
@@ -22,18 +22,18 @@ struct Right {
     /// As in an ACL, without the plus.
     name: &'static str,
     call: &'static [&'static str],
-    needed: For,
+    needed: Need,
 }
 
 const fn right(name: &'static str, call: &'static [&'static str]) -> Right {
-    Right { name, call, needed: For::Locks }
+    Right { name, call, needed: Need::Locks }
 }
 
 const HISTORY: &str = "a history of grants cannot be recorded or read";
 
 /// For what a client has to know of its connection to end it.
-const UNKNOWN_CONNECTION: For =
-    For::Comfort("a first grant is a short claim until it is confirmed, and --replicas does not work");
+const UNKNOWN_CONNECTION: Need =
+    Need::Comfort("a first grant is a short claim until it is confirmed, and --replicas does not work");
 
 /// KEY and CHANNEL stand for names that no lock has. No call succeeds in a change: keys are missing, or an argument is
 /// wrong.
@@ -63,57 +63,57 @@ const RIGHTS: [Right; 33] = [
     Right {
         name: "client|kill",
         call: &["CLIENT", "KILL", "ID", "9223372036854775807"],
-        needed: For::Comfort(
+        needed: Need::Comfort(
             "after a lost connection a request may still arrive late, so a first grant is a short claim",
         ),
     },
     Right {
         name: "client|setinfo",
         call: &["CLIENT", "SETINFO", "LIB-NAME", "fairlock"],
-        needed: For::Comfort("each connection leaves an entry in the ACL LOG"),
+        needed: Need::Comfort("each connection leaves an entry in the ACL LOG"),
     },
-    Right { name: "wait", call: &["WAIT", "0", "1"], needed: For::Comfort("--replicas does not work") },
-    Right { name: "cluster|slots", call: &["CLUSTER", "SLOTS"], needed: For::Cluster },
-    Right { name: "asking", call: &["ASKING"], needed: For::Cluster },
-    Right { name: "ssubscribe", call: &["SSUBSCRIBE", "CHANNEL"], needed: For::ShardedMessages },
-    Right { name: "spublish", call: &["SPUBLISH", "CHANNEL", "nobody listens"], needed: For::ShardedMessages },
+    Right { name: "wait", call: &["WAIT", "0", "1"], needed: Need::Comfort("--replicas does not work") },
+    Right { name: "cluster|slots", call: &["CLUSTER", "SLOTS"], needed: Need::Cluster },
+    Right { name: "asking", call: &["ASKING"], needed: Need::Cluster },
+    Right { name: "ssubscribe", call: &["SSUBSCRIBE", "CHANNEL"], needed: Need::ShardedMessages },
+    Right { name: "spublish", call: &["SPUBLISH", "CHANNEL", "nobody listens"], needed: Need::ShardedMessages },
     Right {
         name: "xadd",
         call: &["XADD", "KEY", "MAXLEN", "no number", "*", "field", "value"],
-        needed: For::Comfort(HISTORY),
+        needed: Need::Comfort(HISTORY),
     },
-    Right { name: "xdel", call: &["XDEL", "KEY", "0-1"], needed: For::Comfort(HISTORY) },
-    Right { name: "xrevrange", call: &["XREVRANGE", "KEY", "+", "-", "COUNT", "1"], needed: For::Comfort(HISTORY) },
+    Right { name: "xdel", call: &["XDEL", "KEY", "0-1"], needed: Need::Comfort(HISTORY) },
+    Right { name: "xrevrange", call: &["XREVRANGE", "KEY", "+", "-", "COUNT", "1"], needed: Need::Comfort(HISTORY) },
     Right {
         name: "scan",
         call: &["SCAN", "0", "COUNT", "1"],
-        needed: For::Comfort("`status`, `watch` and `exporter` see only locks that they are told by name"),
+        needed: Need::Comfort("`status`, `watch` and `exporter` see only locks that they are told by name"),
     },
 ];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Tried {
+enum Verdict {
     Allowed,
     NoCommand,
     NoKey,
     NoChannel,
-    /// It is renamed, or this version does not know it.
+    /// A command that is renamed, or that this version of the server does not know.
     Unknown,
 }
 
 pub(crate) fn is_unknown(answer: &Answer) -> bool {
-    tried(answer) == Tried::Unknown
+    tried(answer) == Verdict::Unknown
 }
 
-fn tried(answer: &Answer) -> Tried {
+fn tried(answer: &Answer) -> Verdict {
     match answer.error() {
-        Some(error) if error.starts_with("NOPERM") && error.contains("to run") => Tried::NoCommand,
-        Some(error) if error.starts_with("NOPERM") && error.contains("channel") => Tried::NoChannel,
-        Some(error) if error.starts_with("NOPERM") && error.contains("key") => Tried::NoKey,
-        Some(error) if error.starts_with("NOPERM") => Tried::NoCommand,
-        Some(error) if error.to_lowercase().starts_with("err unknown") => Tried::Unknown,
+        Some(error) if error.starts_with("NOPERM") && error.contains("to run") => Verdict::NoCommand,
+        Some(error) if error.starts_with("NOPERM") && error.contains("channel") => Verdict::NoChannel,
+        Some(error) if error.starts_with("NOPERM") && error.contains("key") => Verdict::NoKey,
+        Some(error) if error.starts_with("NOPERM") => Verdict::NoCommand,
+        Some(error) if error.to_lowercase().starts_with("err unknown") => Verdict::Unknown,
         // Whatever else is wrong, such as READONLY or MOVED, the right is there.
-        _ => Tried::Allowed,
+        _ => Verdict::Allowed,
     }
 }
 
@@ -129,9 +129,9 @@ pub(crate) fn check(node: &mut Node, prefix: &str, name: &str, is_cluster: bool)
     let asked: Vec<&Right> = RIGHTS
         .iter()
         .filter(|right| match right.needed {
-            For::Locks | For::Comfort(_) => true,
-            For::Cluster => is_cluster,
-            For::ShardedMessages => shards,
+            Need::Locks | Need::Comfort(_) => true,
+            Need::Cluster => is_cluster,
+            Need::ShardedMessages => shards,
         })
         .collect();
     let fill = |word: &&'static str| match *word {
@@ -143,7 +143,7 @@ pub(crate) fn check(node: &mut Node, prefix: &str, name: &str, is_cluster: bool)
     for right in &asked {
         let words: Vec<String> = right.call.iter().map(fill).collect();
         match line.ask(&[words.iter().map(String::as_str).collect()], PATIENCE) {
-            Ok(answers) => results.push(answers.first().map_or(Tried::Allowed, tried)),
+            Ok(answers) => results.push(answers.first().map_or(Verdict::Allowed, tried)),
             Err(error) => {
                 return node
                     .findings
@@ -151,12 +151,12 @@ pub(crate) fn check(node: &mut Node, prefix: &str, name: &str, is_cluster: bool)
             }
         }
     }
-    let results: Vec<(&Right, Tried)> = asked.into_iter().zip(results).collect();
+    let results: Vec<(&Right, Verdict)> = asked.into_iter().zip(results).collect();
     let missing =
         [forbidden(node, &results, prefix), spared(node, &results), unknown(&results), unknown_comfort(&results)];
     let missing: Vec<Finding> = missing.into_iter().flatten().collect();
     if missing.is_empty() {
-        let there = results.iter().filter(|(_, tried)| *tried == Tried::Allowed).count();
+        let there = results.iter().filter(|(_, tried)| *tried == Verdict::Allowed).count();
         node.findings.push(Finding::good(
             "rights",
             format!("all {there} that fairlock uses, for the keys and channels {prefix}:*"),
@@ -166,18 +166,19 @@ pub(crate) fn check(node: &mut Node, prefix: &str, name: &str, is_cluster: bool)
 }
 
 /// What locks need and this user may not do: all of it in one line that gives it.
-fn forbidden(node: &Node, results: &[(&Right, Tried)], prefix: &str) -> Option<Finding> {
-    let commands = of(results, Tried::NoCommand, |right| !matches!(right.needed, For::Comfort(_)));
+fn forbidden(node: &Node, results: &[(&Right, Verdict)], prefix: &str) -> Option<Finding> {
+    let commands = of(results, Verdict::NoCommand, |right| !matches!(right.needed, Need::Comfort(_)));
     let any = |wanted| results.iter().any(|(_, tried)| *tried == wanted);
     let (mut not, mut rules) = (Vec::new(), rules(&commands));
     if !commands.is_empty() {
         not.push(format!("call {}", names(&commands)));
     }
     for (tried, word, what, sign) in
-        [(Tried::NoKey, "KEY", "keys", '~'), (Tried::NoChannel, "CHANNEL", "channels", '&')]
+        [(Verdict::NoKey, "KEY", "keys", '~'), (Verdict::NoChannel, "CHANNEL", "channels", '&')]
     {
         // A command that is forbidden hides whether its key is.
-        let is_hidden = results.iter().all(|(right, tried)| !right.call.contains(&word) || *tried == Tried::NoCommand);
+        let is_hidden =
+            results.iter().all(|(right, tried)| !right.call.contains(&word) || *tried == Verdict::NoCommand);
         if any(tried) {
             not.push(format!("use the {what} {prefix}:*"));
         }
@@ -186,7 +187,7 @@ fn forbidden(node: &Node, results: &[(&Right, Tried)], prefix: &str) -> Option<F
         }
     }
     let risk = match &commands[..] {
-        [] if !any(Tried::NoKey) => "no client hears that it is granted a lock",
+        [] if !any(Verdict::NoKey) => "no client hears that it is granted a lock",
         _ => "locks cannot be taken, renewed or released",
     };
     let found = format!("this user may not {}", not.join(", nor "));
@@ -194,8 +195,8 @@ fn forbidden(node: &Node, results: &[(&Right, Tried)], prefix: &str) -> Option<F
 }
 
 /// What makes something better than it is, and this user may not do.
-fn spared(node: &Node, results: &[(&Right, Tried)]) -> Option<Finding> {
-    let commands = of(results, Tried::NoCommand, |right| matches!(right.needed, For::Comfort(_)));
+fn spared(node: &Node, results: &[(&Right, Verdict)]) -> Option<Finding> {
+    let commands = of(results, Verdict::NoCommand, |right| matches!(right.needed, Need::Comfort(_)));
     let found = format!("this user may not call {}", names(&commands));
     (!commands.is_empty())
         .then(|| Finding::note("rights", found).risk(risks(&commands)).fix(node.allow(&rules(&commands))))
@@ -203,17 +204,17 @@ fn spared(node: &Node, results: &[(&Right, Tried)]) -> Option<Finding> {
 
 /// What a lock needs is switched off. An older server knows fewer commands, and none of those that a lock needs has
 /// come since Redis 6.
-fn unknown(results: &[(&Right, Tried)]) -> Option<Finding> {
-    let commands = of(results, Tried::Unknown, |right| !matches!(right.needed, For::Comfort(_)));
+fn unknown(results: &[(&Right, Verdict)]) -> Option<Finding> {
+    let commands = of(results, Verdict::Unknown, |right| !matches!(right.needed, Need::Comfort(_)));
     let fault = Finding::fault("rights", format!("{}: renamed, or switched off", are_unknown(&commands)));
     (!commands.is_empty())
         .then(|| fault.risk("locks cannot be taken, renewed or released").fix(give_back_names(&commands)))
 }
 
 /// What makes something better than it is, and is switched off. Servers before 7.2 do not know `CLIENT SETINFO`.
-fn unknown_comfort(results: &[(&Right, Tried)]) -> Option<Finding> {
-    let matters = |right: &Right| matches!(right.needed, For::Comfort(_)) && right.name != "client|setinfo";
-    let commands = of(results, Tried::Unknown, matters);
+fn unknown_comfort(results: &[(&Right, Verdict)]) -> Option<Finding> {
+    let matters = |right: &Right| matches!(right.needed, Need::Comfort(_)) && right.name != "client|setinfo";
+    let commands = of(results, Verdict::Unknown, matters);
     let note = Finding::note("rights", format!("{}: renamed, or switched off", are_unknown(&commands)));
     (!commands.is_empty()).then(|| note.risk(risks(&commands)).fix(give_back_names(&commands)))
 }
@@ -226,7 +227,7 @@ fn are_unknown(rights: &[&Right]) -> String {
 fn risks(rights: &[&Right]) -> String {
     let mut risks = Vec::new();
     for right in rights {
-        if let For::Comfort(risk) = right.needed
+        if let Need::Comfort(risk) = right.needed
             && !risks.contains(&risk)
         {
             risks.push(risk);
@@ -242,7 +243,7 @@ fn give_back_names(rights: &[&Right]) -> String {
     format!("take `rename-command {}` out of redis.conf", commands.join("`, `rename-command "))
 }
 
-fn of<'a>(results: &[(&'a Right, Tried)], wanted: Tried, is: impl Fn(&Right) -> bool) -> Vec<&'a Right> {
+fn of<'a>(results: &[(&'a Right, Verdict)], wanted: Verdict, is: impl Fn(&Right) -> bool) -> Vec<&'a Right> {
     results.iter().filter(|(right, tried)| *tried == wanted && is(right)).map(|(right, _)| *right).collect()
 }
 

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use super::find::Found;
+use super::find::Report;
 use super::finding::{Finding, Level};
 use super::latency::quantile;
 use super::node::Node;
@@ -22,7 +22,7 @@ const LASTS: &str = "What CONFIG SET and ACL SETUSER change is gone after a rest
 const LOGIN: &str = "redis-cli needs the login of an administrator (--user, REDISCLI_AUTH), and --cacert where the \
                      certificates have an authority of their own.";
 
-pub(crate) fn text(found: &Found, worst: Level, width: usize) -> String {
+pub(crate) fn text(found: &Report, worst: Level, width: usize) -> String {
     let mut text = String::new();
     let alike = alike(found);
     if !alike.is_empty() {
@@ -77,7 +77,7 @@ fn gist(finding: &Finding) -> Gist<'_> {
 }
 
 /// What is wrong with several servers alike, the worst first. It is told once, with the line that fixes each server.
-fn alike(found: &Found) -> BTreeMap<Gist<'_>, (Vec<&Node>, Vec<&Finding>)> {
+fn alike(found: &Report) -> BTreeMap<Gist<'_>, (Vec<&Node>, Vec<&Finding>)> {
     let mut groups = BTreeMap::<_, (Vec<_>, Vec<_>)>::new();
     for node in &found.nodes {
         for finding in node.findings.iter().filter(|finding| finding.level != Level::Good) {
@@ -128,7 +128,7 @@ fn paragraph(out: &mut String, head: &str, text: &str, width: usize) {
     }
 }
 
-fn summary(found: &Found, worst: Level) -> String {
+fn summary(found: &Report, worst: Level) -> String {
     let different: BTreeSet<_> = all(found).map(gist).collect();
     let count = |level| different.iter().filter(|(Reverse(one), ..)| *one == level).count();
     let counted = |count: usize, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
@@ -146,11 +146,11 @@ fn summary(found: &Found, worst: Level) -> String {
     }
 }
 
-pub(crate) fn all(found: &Found) -> impl Iterator<Item = &Finding> {
+pub(crate) fn all(found: &Report) -> impl Iterator<Item = &Finding> {
     found.nodes.iter().flat_map(|node| &node.findings).chain(&found.findings)
 }
 
-pub(crate) fn json(found: &Found, worst: Level, prefix: &str) -> String {
+pub(crate) fn json(found: &Report, worst: Level, prefix: &str) -> String {
     let finding = |finding: &Finding, node: Option<&Node>| {
         json!({
             "level": finding.level.word(), "check": finding.check, "found": finding.found, "risk": finding.risk,

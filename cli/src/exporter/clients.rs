@@ -15,7 +15,7 @@ pub(super) enum Phase {
     Silent,
     /// The rest of its question; or, when it is answered, that it reads.
     Slow,
-    /// Its answer.
+    /// The answer of the server.
     Asking,
 }
 

@@ -25,7 +25,7 @@ pub(crate) enum End {
     Expired,
     Broken,
     Lost,
-    /// It has not ended.
+    /// A lease that has not ended.
     Held,
     /// A later version of the server's scripts knows more.
     Other,

@@ -114,7 +114,7 @@ fn status() -> Result<u8, Failure> {
     Ok(code)
 }
 
-/// Its process, how long it has run, and who is connected.
+/// The server's process, how long it has run, and who is connected.
 fn about(folder: &Folder) -> Option<String> {
     let mut connection = Connection::open(folder).ok()?;
     let server = connection.ask("INFO server").ok()?;

@@ -108,7 +108,7 @@ impl Server {
         self.sockets > 1
     }
 
-    /// It listens and has no clients.
+    /// Whether it listens and has no clients.
     pub(crate) fn is_idle(self) -> bool {
         self.sockets == 1
     }

@@ -72,7 +72,7 @@ enum Outcome {
     Released,
     /// The holder did not, and the lease ran out.
     Expired,
-    /// It was ended at once.
+    /// A lease that was ended at once.
     Ended,
     /// There is no such lease.
     Unknown,

@@ -24,7 +24,7 @@ static OWN: Mutex<Vec<Own>> = Mutex::new(Vec::new());
 
 struct Own {
     pid: i32,
-    /// It is not part of the command and outlives it: the private server.
+    /// The private server: not part of the command, which it outlives.
     apart: bool,
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct Process {
     pub(crate) parent: i32,
     pub(crate) group: i32,
     pub(crate) session: i32,
-    /// It has exited and waits to be collected.
+    /// Whether it has exited and waits to be collected.
     pub(crate) dead: bool,
     started: u64,
 }

@@ -175,7 +175,7 @@ fn make_ready(mut socket: &UnixStream, leases: String) -> std::io::Result<BufRea
 pub(crate) enum Orphans {
     /// The command itself.
     Command,
-    /// Its descendants.
+    /// The command's descendants.
     Others,
     Gone,
 }

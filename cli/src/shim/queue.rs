@@ -25,7 +25,7 @@ use crate::process::{descendants, signals, this_binary};
 
 /// The word that makes this binary a queue shim.
 pub(crate) const WORD: &str = "__queue";
-/// Its process name.
+/// The name of this process.
 pub(super) const NAME: &str = "queue-shim";
 
 /// The pause before another try while the server does not answer, and how long it may take for one answer.

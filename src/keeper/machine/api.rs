@@ -7,7 +7,7 @@ use crate::clock::Time;
 use crate::error::{ConnectError, Fault, LostReason};
 use crate::inspect::Holder;
 use crate::options::Spec;
-use crate::protocol::{About, Id, LockKeys, Push, Refusal, Reply, Request, Ticket, Token};
+use crate::protocol::{CallerData, Id, LockKeys, Push, Refusal, Reply, Request, Ticket, Token};
 
 /// The number of a caller's question that awaits one result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,9 +28,9 @@ pub(crate) enum Mode {
 
 /// An acquire as its caller asks for it.
 #[derive(Debug, Clone)]
-pub(crate) struct Asked {
+pub(crate) struct AcquireCall {
     pub(crate) spec: Arc<Spec>,
-    pub(crate) about: About,
+    pub(crate) about: CallerData,
     pub(crate) mode: Mode,
     pub(crate) timeout: Option<Duration>,
     pub(crate) called: Time,
@@ -61,7 +61,7 @@ pub(crate) enum Question {
 pub(crate) enum Command {
     Acquire {
         id: Id,
-        asked: Asked,
+        asked: AcquireCall,
     },
     /// The caller of this acquire does not await it any more.
     Abandon {
@@ -223,7 +223,7 @@ pub(crate) enum Renewal {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Release {
     Released,
-    /// It had ended before.
+    /// The lease had ended before.
     Lost(LostReason),
     /// The release may or may not have reached the server.
     Unknown(Option<Arc<str>>),

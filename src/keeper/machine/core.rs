@@ -48,7 +48,7 @@ pub(in crate::keeper) enum Timer {
 
 /// What a request is about.
 #[derive(Debug, Clone, Hash)]
-pub(in crate::keeper) enum What {
+pub(in crate::keeper) enum InFlight {
     Acquire(Id),
     Position(Id, QuestionId),
     Heartbeat,
@@ -62,8 +62,8 @@ pub(in crate::keeper) enum What {
 
 /// A request in flight.
 #[derive(Debug, Clone, Hash)]
-pub(in crate::keeper) struct Sent {
-    pub(in crate::keeper) what: What,
+pub(in crate::keeper) struct SentRequest {
+    pub(in crate::keeper) what: InFlight,
     pub(in crate::keeper) keys: Arc<LockKeys>,
     pub(super) at: Time,
     /// What it brought.
@@ -79,7 +79,7 @@ pub(in crate::keeper) struct Core {
     pub(in crate::keeper) connected: bool,
     /// Whether late requests of an old connection are ruled out.
     pub(in crate::keeper) can_kill: bool,
-    pub(in crate::keeper) requests: BTreeMap<RequestId, Sent>,
+    pub(in crate::keeper) requests: BTreeMap<RequestId, SentRequest>,
     pub(in crate::keeper) last_request: RequestId,
     pub(in crate::keeper) timers: Timers<Timer>,
     pub(in crate::keeper) effects: Vec<Effect>,
@@ -126,20 +126,20 @@ impl Core {
         WireId::new(&self.client, id)
     }
 
-    pub(super) fn send(&mut self, what: What, call: Request) -> RequestId {
+    pub(super) fn send(&mut self, what: InFlight, call: Request) -> RequestId {
         let request = self.register(what, call.keys().clone(), call.memory());
         self.effects.push(Effect::Send { request, call });
         request
     }
 
     /// From now on an answer is expected.
-    pub(super) fn register(&mut self, what: What, keys: Arc<LockKeys>, memory: Memory) -> RequestId {
+    pub(super) fn register(&mut self, what: InFlight, keys: Arc<LockKeys>, memory: Memory) -> RequestId {
         self.last_request.0 += 1;
         let request = self.last_request;
         if self.requests.is_empty() {
             self.timers.set(Timer::Stall, self.now + self.patience());
         }
-        self.requests.insert(request, Sent { what, keys, at: self.now, memory });
+        self.requests.insert(request, SentRequest { what, keys, at: self.now, memory });
         request
     }
 

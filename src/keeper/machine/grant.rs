@@ -8,7 +8,7 @@ use super::lease::confirm_after;
 use super::lock::LockMachine;
 use super::release::Kind;
 use super::waiter::{Phase, Trace};
-use super::{Id, NotGranted, RequestId, What};
+use super::{Id, InFlight, NotGranted, RequestId};
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::options::Spec;
@@ -29,8 +29,8 @@ impl Grant {
         Self { token: own.token, term: Term::told(sent, left, spec.lease), claim: own.claim }
     }
 
-    /// Whether its end is so near that the holder would have to be told: of a claim, before a confirmation is answered that
-    /// takes as long as it is waited with.
+    /// Whether the end is so near that the holder would have to be told: of a claim, before its confirmation can be
+    /// answered, if that takes as long as the pause before it.
     fn is_short(&self, now: Time, spec: &Spec) -> bool {
         let confirmed = if self.claim { 2 * confirm_after(self.term, now) } else { Duration::ZERO };
         self.term.deadline() <= now + confirmed + self.term.notice(spec.lease, spec.notice)
@@ -98,7 +98,7 @@ impl LockMachine {
         }
     }
 
-    /// Its lease, and the place from which it was granted, of which the client may not have heard before.
+    /// The lease of a waiter, and the place from which it was granted, of which the client may not have heard before.
     fn granted_from(&mut self, core: &mut Core, id: Id, ticket: Ticket, seat: Seat, epoch: Option<Epoch>) {
         let Some(waiter) = self.waiters.get_mut(&id) else { return };
         (waiter.seat, waiter.epoch) = (seat, epoch);
@@ -157,7 +157,7 @@ impl LockMachine {
             about: waiter.about.clone(),
             memory,
         });
-        waiter.request = Some(core.send(What::Confirm(id), request));
+        waiter.request = Some(core.send(InFlight::Confirm(id), request));
     }
 
     pub(super) fn on_confirm(

@@ -6,18 +6,18 @@ use std::sync::Arc;
 
 use super::lock::LockMachine;
 use crate::clock::Time;
-use crate::protocol::Known;
+use crate::protocol::Knowledge;
 
 /// A client that uses a million locks, one after the other, keeps what it knows of the latest.
 const MOST: usize = 10_000;
 
 #[derive(Debug, Clone, Default, Hash)]
-pub(in crate::keeper) struct Kept {
-    known: BTreeMap<Arc<str>, (Known, Time)>,
+pub(in crate::keeper) struct KnowledgeCache {
+    known: BTreeMap<Arc<str>, (Knowledge, Time)>,
     ends: BTreeSet<(Time, Arc<str>)>,
 }
 
-impl Kept {
+impl KnowledgeCache {
     /// The client has nothing at this lock any more.
     pub(super) fn keep(&mut self, lock: &LockMachine) {
         let until = lock.known.heard + lock.keep;
@@ -34,14 +34,14 @@ impl Kept {
     }
 
     /// The client comes back.
-    pub(super) fn take(&mut self, now: Time, name: &Arc<str>) -> Known {
-        let Some((known, until)) = self.known.remove(name) else { return Known::default() };
+    pub(super) fn take(&mut self, now: Time, name: &Arc<str>) -> Knowledge {
+        let Some((known, until)) = self.known.remove(name) else { return Knowledge::default() };
         self.ends.remove(&(until, name.clone()));
-        if now < until { known } else { Known::default() }
+        if now < until { known } else { Knowledge::default() }
     }
 
     #[cfg(test)]
-    pub(in crate::keeper) fn locks(&self) -> impl Iterator<Item = (&Arc<str>, &Known, Time)> {
+    pub(in crate::keeper) fn locks(&self) -> impl Iterator<Item = (&Arc<str>, &Knowledge, Time)> {
         self.known.iter().map(|(name, (known, until))| (name, known, *until))
     }
 }

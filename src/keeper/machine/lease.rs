@@ -8,11 +8,11 @@ use super::grant::Grant;
 use super::lock::LockMachine;
 use super::release::Kind;
 use super::waiter::Waiter;
-use super::{ANSWER_TIMEOUT, Effect, Id, Outcome, QuestionId, Release, Renewal, RequestId, Timer, What};
+use super::{ANSWER_TIMEOUT, Effect, Id, InFlight, Outcome, QuestionId, Release, Renewal, RequestId, Timer};
 use crate::clock::Time;
 use crate::error::LostReason;
 use crate::options::{LONGEST, Spec};
-use crate::protocol::{About, Common, Epoch, Push, RenewRequest, RenewVerdict, Request, Seat, Secret, Token};
+use crate::protocol::{CallerData, Common, Epoch, Push, RenewRequest, RenewVerdict, Request, Seat, Secret, Token};
 use crate::term::{Term, span_until};
 
 /// How soon after a grant by hand-off its holder asks for the whole lease.
@@ -26,7 +26,7 @@ pub(super) fn confirm_after(claim: Term, now: Time) -> Duration {
 #[derive(Debug, Clone, Hash)]
 pub(in crate::keeper) struct Lease {
     pub(super) spec: Arc<Spec>,
-    about: About,
+    about: CallerData,
     pub(in crate::keeper) token: Token,
     /// As the server last told of it, and under which epoch.
     seat: Seat,
@@ -49,13 +49,13 @@ pub(in crate::keeper) struct Lease {
     /// The term that counts once replicas have it.
     pub(super) unsecured: Option<Term>,
     /// Callers of `renew` and `extend` that await an answer.
-    questions: Vec<Wanted>,
+    questions: Vec<RenewalCall>,
     cause: Option<Arc<str>>,
 }
 
 /// What a caller awaits of a renewal: a whole lease, and a deadline that is no earlier than this.
 #[derive(Debug, Clone, Hash)]
-struct Wanted {
+struct RenewalCall {
     question: QuestionId,
     until: Time,
 }
@@ -158,7 +158,7 @@ impl LockMachine {
             about: lease.about.clone(),
             memory,
         });
-        lease.request = Some(core.send(What::Renew(id), request));
+        lease.request = Some(core.send(InFlight::Renew(id), request));
     }
 
     pub(super) fn renew_refused(&mut self, core: &mut Core, id: Id, again: Time, cause: &Arc<str>) {
@@ -238,7 +238,7 @@ impl LockMachine {
         if extend.is_some() && left > LONGEST {
             return core.answer(question, Outcome::Renewal(Ok(Renewal::TooLong { left })));
         }
-        lease.questions.push(Wanted { question, until });
+        lease.questions.push(RenewalCall { question, until });
         core.timers.set(Timer::Renewal(id, question), core.now + ANSWER_TIMEOUT);
         self.renew(core, id);
     }
@@ -320,8 +320,8 @@ impl LockMachine {
     }
 }
 
-fn answer_renewals(core: &mut Core, id: Id, questions: Vec<Wanted>, renewal: &Renewal) {
-    for Wanted { question, .. } in questions {
+fn answer_renewals(core: &mut Core, id: Id, questions: Vec<RenewalCall>, renewal: &Renewal) {
+    for RenewalCall { question, .. } in questions {
         core.timers.clear(&Timer::Renewal(id, question));
         core.answer(question, Outcome::Renewal(Ok(renewal.clone())));
     }

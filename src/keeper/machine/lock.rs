@@ -8,10 +8,10 @@ use super::core::Core;
 use super::lease::Lease;
 use super::release::PendingRelease;
 use super::waiter::{Phase, Waiter};
-use super::{GRACE, Id, NotGranted, RequestId, Timer, What};
+use super::{GRACE, Id, InFlight, NotGranted, RequestId, Timer};
 use crate::clock::Time;
 use crate::error::{Fault, LostReason};
-use crate::protocol::{Common, HeartbeatRequest, HeartbeatVerdict, Known, LockKeys, Memory, Request, Ticket};
+use crate::protocol::{Common, HeartbeatRequest, HeartbeatVerdict, Knowledge, LockKeys, Memory, Request, Ticket};
 
 /// How many waiters a heartbeat names.
 const NAMED: usize = 16;
@@ -32,7 +32,7 @@ pub(in crate::keeper) struct LockMachine {
     pub(super) order: BTreeSet<(Ticket, Id)>,
     pub(super) liveness: Duration,
     pub(super) buffer: Duration,
-    pub(in crate::keeper) known: Known,
+    pub(in crate::keeper) known: Knowledge,
     /// For how long the server says that a client keeps this when it has nothing there any more.
     pub(super) keep: Duration,
     lease_until: Time,
@@ -117,7 +117,7 @@ impl LockMachine {
             memory: self.memory(core.now),
             ids: self.order.iter().take(NAMED).map(|&(_, id)| core.wire_id(id)).collect(),
         });
-        self.heartbeat = Some(core.send(What::Heartbeat, request));
+        self.heartbeat = Some(core.send(InFlight::Heartbeat, request));
     }
 
     pub(super) fn on_heartbeat(

@@ -25,10 +25,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use self::api::{
-    Asked, Command, Effect, Event, Mode, NotGranted, Outcome, Question, QuestionId, Release, Renewal, RequestId,
+    AcquireCall, Command, Effect, Event, Mode, NotGranted, Outcome, Question, QuestionId, Release, Renewal, RequestId,
 };
-pub(in crate::keeper) use self::core::{Core, Sent, Timer, What};
-use self::kept::Kept;
+pub(in crate::keeper) use self::core::{Core, InFlight, SentRequest, Timer};
+use self::kept::KnowledgeCache;
 use self::lock::LockMachine;
 use self::unsent::Unsent;
 use crate::clock::Time;
@@ -50,7 +50,7 @@ pub(crate) struct Machine {
     /// Locks where this client has a waiter, a lease or a pending release, by name.
     pub(super) locks: BTreeMap<Arc<str>, LockMachine>,
     /// What it knows of others.
-    pub(super) kept: Kept,
+    pub(super) kept: KnowledgeCache,
     pub(super) questions: BTreeMap<QuestionId, Question>,
     pub(super) closed: bool,
     pub(super) closing: Option<QuestionId>,
@@ -62,7 +62,7 @@ impl Machine {
             core: Core::new(client, seed),
             prefix,
             locks: BTreeMap::new(),
-            kept: Kept::default(),
+            kept: KnowledgeCache::default(),
             questions: BTreeMap::new(),
             closed: false,
             closing: None,
@@ -242,14 +242,14 @@ impl Machine {
     }
 
     fn on_answer(&mut self, request: RequestId, result: Result<Reply, Refusal>) {
-        let Some(Sent { what, keys, at, memory }) = self.core.requests.remove(&request) else { return };
+        let Some(SentRequest { what, keys, at, memory }) = self.core.requests.remove(&request) else { return };
         self.core.heard();
         let Reply { common, verdict } = match result {
             Ok(reply) => reply,
             Err(refusal) => return self.on_refusal(what, &keys.name, &refusal),
         };
         // A grant or renewal that replicas lack is no success.
-        if !matches!(what, What::Confirm(_) | What::Renew(_)) {
+        if !matches!(what, InFlight::Confirm(_) | InFlight::Renew(_)) {
             self.core.refusals = 0;
         }
         self.core.cause = None;
@@ -257,10 +257,10 @@ impl Machine {
         let (lock, core) = self.lock(&keys);
         let changed = known && lock.learn(core.now, at, memory, &common);
         match (what, verdict) {
-            (What::Acquire(id), Verdict::Acquire(verdict)) => {
+            (InFlight::Acquire(id), Verdict::Acquire(verdict)) => {
                 lock.on_acquire(core, (request, at), id, &common, verdict);
             }
-            (What::Position(id, question), Verdict::Acquire(verdict)) => {
+            (InFlight::Position(id, question), Verdict::Acquire(verdict)) => {
                 let position = match verdict {
                     AcquireVerdict::Granted => Some(0),
                     AcquireVerdict::Queued { rank, .. } => Some(rank + 1),
@@ -272,16 +272,16 @@ impl Machine {
                     None => self.on_no_position(question, id),
                 }
             }
-            (What::Heartbeat, Verdict::Heartbeat(verdict)) => {
+            (InFlight::Heartbeat, Verdict::Heartbeat(verdict)) => {
                 lock.on_heartbeat(core, (request, at), &common, verdict);
             }
-            (What::Renew(id), Verdict::Renew(verdict)) => lock.on_renew(core, at, id, &common, verdict),
-            (What::Confirm(id), Verdict::Renew(verdict)) => {
+            (InFlight::Renew(id), Verdict::Renew(verdict)) => lock.on_renew(core, at, id, &common, verdict),
+            (InFlight::Confirm(id), Verdict::Renew(verdict)) => {
                 lock.on_confirm(core, (request, at), id, &common, verdict);
             }
-            (What::Release(id), Verdict::Release(verdict)) => lock.on_release(core, id, &common, verdict),
-            (What::Leave(ids), Verdict::Leave) => lock.on_leave(core, &ids, &common),
-            (What::Question(question), verdict) => {
+            (InFlight::Release(id), Verdict::Release(verdict)) => lock.on_release(core, id, &common, verdict),
+            (InFlight::Leave(ids), Verdict::Leave) => lock.on_leave(core, &ids, &common),
+            (InFlight::Question(question), verdict) => {
                 lock.go_on(core, &common);
                 let reply = Box::new(Reply { common: common.clone(), verdict });
                 self.answer_question(question, Outcome::Operator(Ok(reply)));
@@ -308,7 +308,9 @@ impl Machine {
 
     /// So many replicas have it.
     fn on_replicated(&mut self, request: RequestId, result: Result<u32, Refusal>) {
-        let Some(Sent { what: What::Replicate(id), .. }) = self.core.requests.remove(&request) else { return };
+        let Some(SentRequest { what: InFlight::Replicate(id), .. }) = self.core.requests.remove(&request) else {
+            return;
+        };
         self.core.heard();
         self.at(id, |lock, core| lock.on_replicated(core, request, id, result));
     }

@@ -1,7 +1,7 @@
 //! Callers' questions, each of which ends with one answer. A lease answers those about itself.
 
 use super::waiter::Waiter;
-use super::{ANSWER_TIMEOUT, Id, Machine, Outcome, Question, QuestionId, Release, Renewal, Timer, What};
+use super::{ANSWER_TIMEOUT, Id, InFlight, Machine, Outcome, Question, QuestionId, Release, Renewal, Timer};
 use crate::error::{Fault, LostReason};
 
 impl Machine {
@@ -45,7 +45,7 @@ impl Machine {
         match self.questions.get(&question) {
             Some(Question::Operator(request)) => {
                 let request = (**request).clone();
-                self.core.send(What::Question(question), request);
+                self.core.send(InFlight::Question(question), request);
             }
             // A question for a waiter's position is its acquire, sent once more.
             Some(&Question::Position { id }) => {

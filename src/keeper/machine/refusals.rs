@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Id, Machine, NotGranted, Timer, What};
+use super::{Id, InFlight, Machine, NotGranted, Timer};
 use crate::error::{ConnectError, Fault};
 use crate::protocol::Refusal;
 
@@ -20,7 +20,7 @@ impl Machine {
     }
 
     /// The server answers a request with an error.
-    pub(super) fn on_refusal(&mut self, what: What, name: &Arc<str>, refusal: &Refusal) {
+    pub(super) fn on_refusal(&mut self, what: InFlight, name: &Arc<str>, refusal: &Refusal) {
         self.core.cause = Some(refusal.cause().clone());
         let again = self.core.refused();
         let soon = self.core.in_time(again);
@@ -36,30 +36,30 @@ impl Machine {
             Refusal::Denied(_) | Refusal::OutOfStep(_) | Refusal::Temporary(_) => None,
         };
         match (what, fault) {
-            (What::Acquire(id), Some(fault)) => {
+            (InFlight::Acquire(id), Some(fault)) => {
                 self.at(id, |lock, core| lock.fail(core, id, NotGranted::Fault(fault)));
             }
-            (What::Acquire(id), None) => self.at(id, |lock, core| lock.acquire_refused(core, id, again, soon)),
-            (What::Position(_, question) | What::Question(question), Some(fault)) => {
+            (InFlight::Acquire(id), None) => self.at(id, |lock, core| lock.acquire_refused(core, id, again, soon)),
+            (InFlight::Position(_, question) | InFlight::Question(question), Some(fault)) => {
                 self.fail_question(question, fault);
             }
-            (What::Position(_, question) | What::Question(question), None) => {
+            (InFlight::Position(_, question) | InFlight::Question(question), None) => {
                 if self.questions.contains_key(&question) {
                     self.core.timers.set(Timer::AskAgain(question), again);
                 }
             }
-            (What::Heartbeat, fault) => {
+            (InFlight::Heartbeat, fault) => {
                 self.at_lock(name, |lock, core| lock.heartbeat_refused(core, soon, fault));
             }
-            (What::Renew(id), _) => {
+            (InFlight::Renew(id), _) => {
                 self.at(id, |lock, core| lock.renew_refused(core, id, soon, refusal.cause()));
             }
-            (What::Confirm(id), _) => self.at(id, |lock, core| lock.confirm_refused(core, id, soon)),
-            (What::Replicate(_), _) => {}
-            (What::Release(id), fault) => {
+            (InFlight::Confirm(id), _) => self.at(id, |lock, core| lock.confirm_refused(core, id, soon)),
+            (InFlight::Replicate(_), _) => {}
+            (InFlight::Release(id), fault) => {
                 self.at(id, |lock, core| lock.release_refused(core, id, again, fault.is_some()));
             }
-            (What::Leave(ids), fault) => {
+            (InFlight::Leave(ids), fault) => {
                 for id in ids {
                     self.at(id, |lock, core| lock.release_refused(core, id, again, fault.is_some()));
                 }
@@ -68,13 +68,13 @@ impl Machine {
     }
 
     /// Whether a request is that of a caller who loses nothing by an error.
-    fn has_no_place(&self, what: &What, name: &Arc<str>) -> bool {
+    fn has_no_place(&self, what: &InFlight, name: &Arc<str>) -> bool {
         match what {
-            What::Acquire(id) => {
+            InFlight::Acquire(id) => {
                 let waiter = self.locks.get(name).and_then(|lock| lock.waiters.get(id));
                 waiter.is_none_or(|waiter| waiter.ticket.is_none())
             }
-            What::Position(..) | What::Question(_) => true,
+            InFlight::Position(..) | InFlight::Question(_) => true,
             _ => false,
         }
     }

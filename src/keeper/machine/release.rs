@@ -2,7 +2,7 @@
 
 use super::core::Core;
 use super::lock::LockMachine;
-use super::{Id, Outcome, QuestionId, Release, RequestId, Timer, What};
+use super::{Id, InFlight, Outcome, QuestionId, Release, RequestId, Timer};
 use crate::clock::Time;
 use crate::error::LostReason;
 use crate::protocol::{Common, LeaveRequest, ReleaseRequest, ReleaseVerdict, Request, Seat};
@@ -67,7 +67,7 @@ impl LockMachine {
             seat: if pending.repeated { Seat::NONE } else { seat },
             memory: self.memory(core.now),
         });
-        let request = core.send(What::Release(id), request);
+        let request = core.send(InFlight::Release(id), request);
         if let Some(pending) = self.releases.get_mut(&id) {
             pending.request = Some(request);
         }
@@ -77,7 +77,7 @@ impl LockMachine {
     pub(super) fn send_leave(&mut self, core: &mut Core, ids: Vec<Id>) {
         let wire = ids.iter().map(|&id| core.wire_id(id)).collect();
         let leave = Request::Leave(LeaveRequest { keys: self.keys.clone(), memory: self.memory(core.now), ids: wire });
-        let request = core.send(What::Leave(ids.clone()), leave);
+        let request = core.send(InFlight::Leave(ids.clone()), leave);
         for id in ids {
             if let Some(pending) = self.releases.get_mut(&id) {
                 pending.request = Some(request);

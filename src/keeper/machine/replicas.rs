@@ -12,7 +12,7 @@ use super::core::Core;
 use super::grant::Grant;
 use super::lock::LockMachine;
 use super::waiter::Phase;
-use super::{Effect, Id, RequestId, Timer, What};
+use super::{Effect, Id, InFlight, RequestId, Timer};
 use crate::options::Spec;
 use crate::protocol::{Memory, Refusal};
 
@@ -22,7 +22,7 @@ pub(super) fn replicate(core: &mut Core, id: Id, spec: &Spec) -> RequestId {
     // Other locks may share the question and need answers sooner, and it must not look like the silence of a server
     // that hangs.
     let within = (spec.lease / 6).min(core.needed / 4).min(LONGEST);
-    let request = core.register(What::Replicate(id), spec.keys.clone(), Memory::NONE);
+    let request = core.register(InFlight::Replicate(id), spec.keys.clone(), Memory::NONE);
     core.effects.push(Effect::Replicate { request, keys: spec.keys.clone(), replicas: spec.replicas, within });
     request
 }

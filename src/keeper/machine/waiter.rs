@@ -19,11 +19,13 @@ use super::grant::Grant;
 use super::lock::LockMachine;
 use super::release::Kind;
 use super::unsent::Turn;
-use super::{ANSWER_TIMEOUT, Asked, Effect, Id, Mode, NotGranted, QuestionId, RequestId, Timer, What};
+use super::{ANSWER_TIMEOUT, AcquireCall, Effect, Id, InFlight, Mode, NotGranted, QuestionId, RequestId, Timer};
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::options::Spec;
-use crate::protocol::{About, AcquireRequest, AcquireVerdict, Common, Epoch, Request, Seat, Ticket, Token, UNBOUNDED};
+use crate::protocol::{
+    AcquireRequest, AcquireVerdict, CallerData, Common, Epoch, Request, Seat, Ticket, Token, UNBOUNDED,
+};
 
 /// How long before its timeout a waiter asks for its position once more, if what it knows is as old.
 const ASK_BEFORE: Duration = Duration::from_millis(250);
@@ -51,18 +53,18 @@ pub(super) enum Trace {
 #[derive(Debug, Clone, Hash)]
 pub(in crate::keeper) struct Waiter {
     pub(super) spec: Arc<Spec>,
-    pub(super) about: About,
+    pub(super) about: CallerData,
     pub(super) mode: Mode,
     called: Time,
     timeout: Option<Time>,
     pub(super) phase: Phase,
-    /// Its request in flight.
+    /// The request in flight.
     pub(super) request: Option<RequestId>,
-    /// Its acquire waits for room.
+    /// The turn of an acquire that waits for room.
     pub(super) turn: Option<Turn>,
     /// None until the server has given one.
     pub(super) ticket: Option<Ticket>,
-    /// Its place, or the lease that it was granted, as the server last told, and under which epoch.
+    /// The place, or the lease that was granted, as the server last told, and under which epoch.
     pub(super) seat: Seat,
     pub(super) epoch: Option<Epoch>,
     /// How many waiters were before it, and when that was heard.
@@ -89,8 +91,8 @@ impl Waiter {
 }
 
 impl LockMachine {
-    pub(super) fn acquire(&mut self, core: &mut Core, id: Id, asked: Asked) {
-        let Asked { spec, about, mode, timeout, called } = asked;
+    pub(super) fn acquire(&mut self, core: &mut Core, id: Id, asked: AcquireCall) {
+        let AcquireCall { spec, about, mode, timeout, called } = asked;
         self.liveness = self.liveness.max(spec.liveness);
         self.buffer = self.buffer.max(spec.buffer);
         core.expect_within(spec.liveness / 3);
@@ -126,7 +128,7 @@ impl LockMachine {
     /// Sends the acquire of this waiter, for which there is room now.
     pub(super) fn send_acquire(&mut self, core: &mut Core, id: Id) {
         let Some(request) = self.acquire_request(core, id) else { return };
-        let request = core.send(What::Acquire(id), request);
+        let request = core.send(InFlight::Acquire(id), request);
         if let Some(waiter) = self.waiters.get_mut(&id) {
             waiter.request = Some(request);
             waiter.trace = waiter.trace.max(Trace::Unlikely);
@@ -136,7 +138,7 @@ impl LockMachine {
     /// A question for a waiter's position is its acquire, sent once more.
     pub(super) fn send_position(&mut self, core: &mut Core, id: Id, question: QuestionId) {
         if let Some(request) = self.acquire_request(core, id) {
-            core.send(What::Position(id, question), request);
+            core.send(InFlight::Position(id, question), request);
         }
     }
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::event::epoll::{self, Event, EventData, EventFlags};
 
-use super::super::routes::Line;
+use super::super::routes::ConnectionId;
 use super::{Watched, timespec};
 use crate::notifier::eventfd::Notifier;
 
@@ -19,7 +19,7 @@ const NOTIFIER: u64 = u64::MAX;
 pub(in crate::keeper) struct Poller {
     epoll: OwnedFd,
     /// What the kernel watches for.
-    watched: BTreeMap<Line, EventFlags>,
+    watched: BTreeMap<ConnectionId, EventFlags>,
 }
 
 pub(in crate::keeper) fn poller() -> io::Result<(Notifier, Poller)> {
@@ -33,9 +33,9 @@ impl Poller {
         &mut self,
         watched: impl IntoIterator<Item = Watched<F>>,
         longest: Duration,
-    ) -> Result<Vec<Line>, (Line, io::Error)> {
+    ) -> Result<Vec<ConnectionId>, (ConnectionId, io::Error)> {
         for watched in watched {
-            self.watch(&watched).map_err(|error| (watched.line, error))?;
+            self.watch(&watched).map_err(|error| (watched.connection, error))?;
         }
         let mut events = [MaybeUninit::<Event>::uninit(); REPORTED];
         let Ok((events, _)) = epoll::wait(&self.epoll, &mut events, Some(&timespec(longest))) else {
@@ -43,14 +43,15 @@ impl Poller {
             return Ok(Vec::new());
         };
         let reported = events.iter().map(|event| (event.data.u64(), event.flags));
-        let readable = reported.filter(|(line, flags)| *line != NOTIFIER && flags.intersects(!EventFlags::OUT));
-        Ok(readable.map(|(line, _)| Line(line)).collect())
+        let readable =
+            reported.filter(|(connection, flags)| *connection != NOTIFIER && flags.intersects(!EventFlags::OUT));
+        Ok(readable.map(|(connection, _)| ConnectionId(connection)).collect())
     }
 
-    fn watch<F: AsFd>(&mut self, Watched { line, socket, wants_write }: &Watched<F>) -> io::Result<()> {
+    fn watch<F: AsFd>(&mut self, Watched { connection, socket, wants_write }: &Watched<F>) -> io::Result<()> {
         let flags = if *wants_write { EventFlags::IN | EventFlags::OUT } else { EventFlags::IN };
-        let data = EventData::new_u64(line.0);
-        match self.watched.insert(*line, flags) {
+        let data = EventData::new_u64(connection.0);
+        match self.watched.insert(*connection, flags) {
             None => epoll::add(&self.epoll, socket, data, flags)?,
             Some(before) if before != flags => epoll::modify(&self.epoll, socket, data, flags)?,
             Some(_) => {}
@@ -59,8 +60,8 @@ impl Poller {
     }
 
     /// A connection will be closed. That alone does not end the kernel's watch while a forked process has a copy.
-    pub(in crate::keeper) fn forget<F: AsFd>(&mut self, line: Line, socket: &F) {
-        if self.watched.remove(&line).is_some() {
+    pub(in crate::keeper) fn forget<F: AsFd>(&mut self, connection: ConnectionId, socket: &F) {
+        if self.watched.remove(&connection).is_some() {
             // It fails only for a socket that is not watched.
             let _ = epoll::delete(&self.epoll, socket);
         }

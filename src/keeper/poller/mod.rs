@@ -15,11 +15,11 @@ use std::time::Duration;
 
 use rustix::event::Timespec;
 
-use super::routes::Line;
+use super::routes::ConnectionId;
 
 /// A connection that can wake the keeper.
 pub(super) struct Watched<F> {
-    pub(super) line: Line,
+    pub(super) connection: ConnectionId,
     pub(super) socket: F,
     pub(super) wants_write: bool,
 }
@@ -47,8 +47,8 @@ mod tests {
                 use super::super::$way::poller;
                 use super::*;
 
-                fn of(line: u64, socket: &UnixStream, wants_write: bool) -> Watched<&UnixStream> {
-                    Watched { line: Line(line), socket, wants_write }
+                fn of(connection: u64, socket: &UnixStream, wants_write: bool) -> Watched<&UnixStream> {
+                    Watched { connection: ConnectionId(connection), socket, wants_write }
                 }
 
                 #[test]
@@ -77,7 +77,10 @@ mod tests {
                     assert_eq!(poller.sleep([of(1, &a, false), of(2, &b, false)], NOW).unwrap(), []);
                     to_a.write_all(b"x").unwrap();
                     for _ in 0..2 {
-                        assert_eq!(poller.sleep([of(1, &a, false), of(2, &b, false)], SOON).unwrap(), [Line(1)]);
+                        assert_eq!(
+                            poller.sleep([of(1, &a, false), of(2, &b, false)], SOON).unwrap(),
+                            [ConnectionId(1)]
+                        );
                     }
                     a.read_exact(&mut [0]).unwrap();
                     let start = Instant::now();
@@ -90,10 +93,10 @@ mod tests {
                     assert!(start.elapsed() >= nap);
                     // The end of a connection can be read, also if another one is new.
                     drop(to_b);
-                    poller.forget(Line(1), &a);
+                    poller.forget(ConnectionId(1), &a);
                     drop(a);
                     let (c, _to_c) = UnixStream::pair().unwrap();
-                    assert_eq!(poller.sleep([of(2, &b, false), of(3, &c, false)], SOON).unwrap(), [Line(2)]);
+                    assert_eq!(poller.sleep([of(2, &b, false), of(3, &c, false)], SOON).unwrap(), [ConnectionId(2)]);
                 }
 
                 #[test]
@@ -103,7 +106,7 @@ mod tests {
                     let _copy = a.try_clone().unwrap();
                     assert_eq!(poller.sleep([of(1, &a, false)], NOW).unwrap(), []);
                     to_a.write_all(b"x").unwrap();
-                    poller.forget(Line(1), &a);
+                    poller.forget(ConnectionId(1), &a);
                     drop(a);
                     assert_eq!(poller.sleep(std::iter::empty::<Watched<&UnixStream>>(), NOW).unwrap(), []);
                 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-use super::super::routes::Line;
+use super::super::routes::ConnectionId;
 use super::{Watched, timespec};
 use crate::notifier::pipe::{Notified, Notifier};
 
@@ -25,7 +25,7 @@ impl Poller {
         &mut self,
         watched: impl IntoIterator<Item = Watched<F>>,
         longest: Duration,
-    ) -> Result<Vec<Line>, (Line, io::Error)> {
+    ) -> Result<Vec<ConnectionId>, (ConnectionId, io::Error)> {
         let watched: Vec<Watched<F>> = watched.into_iter().collect();
         let mut polled = Vec::with_capacity(1 + watched.len());
         polled.push(PollFd::from_borrowed_fd(self.notified.as_fd(), PollFlags::IN));
@@ -40,7 +40,7 @@ impl Poller {
         let was_notified = !polled[0].revents().is_empty();
         let readable = watched.iter().zip(&polled[1..]);
         let readable = readable.filter(|(_, polled)| polled.revents().intersects(!PollFlags::OUT));
-        let readable = readable.map(|(watched, _)| watched.line).collect();
+        let readable = readable.map(|(watched, _)| watched.connection).collect();
         if was_notified {
             self.notified.drain();
         }
@@ -48,5 +48,5 @@ impl Poller {
     }
 
     /// A connection will be closed.
-    pub(in crate::keeper) fn forget<F: AsFd>(&mut self, _line: Line, _socket: &F) {}
+    pub(in crate::keeper) fn forget<F: AsFd>(&mut self, _line: ConnectionId, _socket: &F) {}
 }

@@ -7,11 +7,11 @@ use crate::clock::Time;
 use crate::error::ConnectError;
 use crate::keeper::machine::{self, RequestId};
 use crate::protocol::{LockKeys, Request};
-use crate::server::{Facts, Node, Previous, Said, Slot, SlotMap};
+use crate::server::{Facts, Node, Previous, Slot, SlotMap, WireEvent};
 
 /// One attempt to connect or to ask a node, and the connection that results from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Line(pub(crate) u64);
+pub(crate) struct ConnectionId(pub(crate) u64);
 
 /// The number of a request on a connection. Requests are numbered for each slot, and a keeper does not live long enough
 /// for 2^48 of them.
@@ -37,7 +37,7 @@ pub(crate) enum Shape {
 
 /// What observers are told of the connections.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Note {
+pub(crate) enum LogRecord {
     ConnectionLost {
         cause: Arc<str>,
     },
@@ -48,7 +48,7 @@ pub(crate) enum Note {
 
 /// The answer of a node that was asked.
 #[derive(Debug, Clone)]
-pub(crate) enum Found {
+pub(crate) enum Discovered {
     Master(Node),
     Slots(SlotMap),
 }
@@ -67,7 +67,7 @@ pub(crate) struct ReplicaQuestion {
 #[allow(clippy::large_enum_variant)] // The large one is the usual one.
 pub(crate) enum Event {
     /// A caller uses this lock of the slot.
-    Want {
+    RequestRoute {
         slot: Slot,
         name: Arc<str>,
     },
@@ -77,7 +77,7 @@ pub(crate) enum Event {
         patience: Duration,
     },
     /// The machine of the slot sends a request to its server.
-    Send {
+    Ask {
         slot: Slot,
         request: RequestId,
         call: Request,
@@ -88,27 +88,27 @@ pub(crate) enum Event {
     GiveUp {
         slot: Slot,
     },
-    /// The connection of this line is set up.
+    /// The connection of this connection is set up.
     Ready {
-        line: Line,
+        connection: ConnectionId,
         facts: Facts,
     },
     /// Connecting, or asking a node, failed.
     Failed {
-        line: Line,
+        connection: ConnectionId,
         error: ConnectError,
     },
-    Found {
-        line: Line,
-        found: Found,
+    Discovered {
+        connection: ConnectionId,
+        found: Discovered,
     },
     /// A server has said this.
-    Said {
-        line: Line,
-        said: Said,
+    Wire {
+        connection: ConnectionId,
+        said: WireEvent,
     },
     Ended {
-        line: Line,
+        connection: ConnectionId,
         cause: Arc<str>,
     },
     Tick,
@@ -121,7 +121,7 @@ pub(crate) enum Effect {
     /// Connect to this node or to the one server of the URL, end the previous connection there, and subscribe to the
     /// channel.
     Connect {
-        line: Line,
+        connection: ConnectionId,
         node: Option<Node>,
         channel: Option<Arc<str>>,
         previous: Option<Previous>,
@@ -129,18 +129,18 @@ pub(crate) enum Effect {
     },
     /// Connect once more to the same server, for questions to its replicas.
     ConnectSecond {
-        line: Line,
+        connection: ConnectionId,
         node: Option<Node>,
         by: Time,
     },
     /// Ask this sentinel for the master, or this node which of them serves which slots.
-    Ask {
-        line: Line,
+    Discover {
+        connection: ConnectionId,
         node: Node,
         by: Time,
     },
-    Send {
-        line: Line,
+    Write {
+        connection: ConnectionId,
         slot: Slot,
         request: RequestId,
         call: Request,
@@ -148,20 +148,20 @@ pub(crate) enum Effect {
         asking: bool,
     },
     Subscribe {
-        line: Line,
+        connection: ConnectionId,
         channel: Arc<str>,
         sharded: bool,
     },
     /// Ask how many replicas have all writes so far.
     Replicas {
-        line: Line,
+        connection: ConnectionId,
         keys: Arc<LockKeys>,
         replicas: u32,
         within: Duration,
     },
     /// Close the connection, or forget the attempt.
     Drop {
-        line: Line,
+        connection: ConnectionId,
     },
     /// An event for the machine of this slot.
     Tell {
@@ -170,5 +170,5 @@ pub(crate) enum Effect {
     },
     /// The outcome of the first attempt to connect.
     First(Result<(), ConnectError>),
-    Note(Note),
+    LogRecord(LogRecord),
 }

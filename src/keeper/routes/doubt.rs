@@ -44,7 +44,7 @@ impl Routes {
     /// The nodes of a cluster have told who serves what: doubted routes that lead elsewhere close.
     pub(super) fn resolve_doubts(&mut self) {
         let doubted = self.routes.iter_mut().filter_map(|(slot, route)| {
-            let was = std::mem::take(&mut route.doubted) && route.line.is_some();
+            let was = std::mem::take(&mut route.doubted) && route.connection.is_some();
             was.then(|| (*slot, route.peer.clone()))
         });
         for (slot, peer) in Vec::from_iter(doubted) {

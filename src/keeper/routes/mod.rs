@@ -9,16 +9,16 @@
 //!                 search.rs        peers.rs                slots.rs                slots.rs
 //! ```
 //!
-//! A closed route goes through these steps again by itself, for ever. Each attempt to connect, and the connection that
-//! results from it, is a *line* with a number of its own. Reports of a line that [`Routes`] has given up find no entry
-//! and change nothing.
+//! A closed route goes through these steps again by itself, for ever. Each attempt to connect has a number, a
+//! [`ConnectionId`], which the connection that results from it keeps. Reports of a connection that [`Routes`] has given
+//! up find no entry and change nothing.
 //!
-//! When a line ends, all routes over it close. The keeper connects again with backoff; it asks the sentinels each time,
-//! and the nodes of a cluster which slots they serve. If a node names another one for a slot (MOVED, or an unsolicited
-//! unsubscription), only the route of that slot closes. The keeper follows at once; if the next node names another one
-//! too, it asks all nodes first. A route opens at its new server only when the old one has answered every request of
-//! the slot, or its line is given up: a request that waits in a socket must not be executed after the slot has come
-//! back.
+//! When a connection ends, all routes over it close. The keeper connects again with backoff; it asks the sentinels each
+//! time, and the nodes of a cluster which slots they serve. If a node names another one for a slot (MOVED, or an
+//! unsolicited unsubscription), only the route of that slot closes. The keeper follows at once; if the next node names
+//! another one too, it asks all nodes first. A route opens at its new server only when the old one has answered every
+//! request of the slot, or its connection is given up: a request that waits in a socket must not be executed after the
+//! slot has come back.
 //!
 //! A server may also say that it is not the one, without a word about who is: `doubt.rs`. `first.rs` has the first attempt
 //! to connect, whose outcome a caller awaits; `replicas.rs` the questions to replicas, which go over a second connection.
@@ -39,7 +39,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use self::api::untag;
-pub(crate) use self::api::{Effect, Event, Found, Line, Note, ReplicaQuestion, Shape, tag};
+pub(crate) use self::api::{ConnectionId, Discovered, Effect, Event, LogRecord, ReplicaQuestion, Shape, tag};
 use self::first::First;
 use self::peers::{Link, Role};
 use self::search::Search;
@@ -48,7 +48,7 @@ use super::machine;
 use super::timers::Timers;
 use crate::clock::Time;
 use crate::protocol::{ClientId, Refusal};
-use crate::server::{Node, Said, Slot, SlotMap, slot_of};
+use crate::server::{Node, Slot, SlotMap, WireEvent, slot_of};
 
 /// The minimum time for connecting: a lost packet must not outlast a short lease, nor a slow network fail.
 const LEAST_PATIENCE: Duration = Duration::from_secs(1);
@@ -89,7 +89,7 @@ enum Timer {
     /// The nodes that were asked are silent: ask others too.
     AskMore,
     /// This node has not answered in time.
-    Asked(Line),
+    Asked(ConnectionId),
     /// The first attempt to connect tries another node.
     NextTry,
     /// The question to the replicas of this server has timed out.
@@ -108,9 +108,9 @@ pub(crate) struct Routes {
     /// The slots of each channel. There may be thousands, and a message about one does not concern the others.
     slots: BTreeMap<Arc<str>, Slot>,
     links: BTreeMap<Peer, Link>,
-    /// The lines in use, and what they are for.
-    lines: BTreeMap<Line, Role>,
-    last_line: u64,
+    /// The connections in use, and what they are for.
+    connections: BTreeMap<ConnectionId, Role>,
+    last_connection: u64,
     map: SlotMap,
     search: Option<Search>,
     /// Searches since all routes were open and answered: an answer of one node says nothing about another.
@@ -134,8 +134,8 @@ impl Routes {
             patience: BTreeMap::new(),
             slots: BTreeMap::new(),
             links: BTreeMap::new(),
-            lines: BTreeMap::new(),
-            last_line: 0,
+            connections: BTreeMap::new(),
+            last_connection: 0,
             map: SlotMap::default(),
             search: None,
             searches: 0,
@@ -167,7 +167,8 @@ impl Routes {
     /// Gives up all servers: nothing is asked any more.
     pub(crate) fn hang_up(&mut self) {
         (self.routes, self.links, self.search) = (BTreeMap::new(), BTreeMap::new(), None);
-        self.effects.extend(std::mem::take(&mut self.lines).into_keys().map(|line| Effect::Drop { line }));
+        self.effects
+            .extend(std::mem::take(&mut self.connections).into_keys().map(|connection| Effect::Drop { connection }));
     }
 
     /// The effects to carry out now, in order.
@@ -179,16 +180,16 @@ impl Routes {
     /// connection that is ready is not late because this process was stopped.
     pub(crate) fn handle(&mut self, now: Time, event: Event) {
         match event {
-            Event::Want { slot, name } => self.want(now, slot, &name),
+            Event::RequestRoute { slot, name } => self.request_route(now, slot, &name),
             Event::Patience { slot, patience } => self.set_patience(now, slot, patience),
-            Event::Send { slot, request, call } => self.send(slot, request, call),
+            Event::Ask { slot, request, call } => self.send(slot, request, call),
             Event::Replicate(question) => self.replicate(now, question),
             Event::GiveUp { slot } => self.give_up(now, slot),
-            Event::Ready { line, facts } => self.ready(now, line, facts),
-            Event::Failed { line, error } => self.failed(now, line, error),
-            Event::Found { line, found } => self.found(now, line, found),
-            Event::Said { line, said } => self.said(now, line, said),
-            Event::Ended { line, cause } => self.ended(now, line, &cause),
+            Event::Ready { connection, facts } => self.ready(now, connection, facts),
+            Event::Failed { connection, error } => self.failed(now, connection, error),
+            Event::Discovered { connection, found } => self.found(now, connection, found),
+            Event::Wire { connection, said } => self.said(now, connection, said),
+            Event::Ended { connection, cause } => self.ended(now, connection, &cause),
             Event::Tick => {
                 while let Some(timer) = self.timers.pop(now) {
                     self.on_timer(now, timer);
@@ -197,14 +198,14 @@ impl Routes {
         }
     }
 
-    fn said(&mut self, now: Time, line: Line, said: Said) {
+    fn said(&mut self, now: Time, connection: ConnectionId, said: WireEvent) {
         match said {
-            Said::Reply { tag, call, reply } => self.replied(now, line, untag(tag), call, reply),
-            Said::Push(push) => self.pushed(line, push),
-            Said::Subscribed(channel) => self.subscribed(now, line, &channel),
-            Said::NotSubscribed { channel, reply } => self.not_subscribed(now, line, &channel, reply),
-            Said::Unsubscribed(channel) => self.unsubscribed(now, line, &channel),
-            Said::Replicas(result) => self.replicas_answered(now, line, result),
+            WireEvent::Reply { tag, call, reply } => self.replied(now, connection, untag(tag), call, reply),
+            WireEvent::Push(push) => self.pushed(connection, push),
+            WireEvent::Subscribed(channel) => self.subscribed(now, connection, &channel),
+            WireEvent::NotSubscribed { channel, reply } => self.not_subscribed(now, connection, &channel, reply),
+            WireEvent::Unsubscribed(channel) => self.unsubscribed(now, connection, &channel),
+            WireEvent::Replicas(result) => self.replicas_answered(now, connection, result),
         }
     }
 
@@ -216,7 +217,7 @@ impl Routes {
             Timer::Subscribe(slot) => self.open(now, slot),
             Timer::Drain(slot) => self.not_drained(now, slot),
             Timer::Search | Timer::AskMore => self.ask_more(now),
-            Timer::Asked(line) => self.asked_in_vain(now, line),
+            Timer::Asked(connection) => self.asked_in_vain(now, connection),
             Timer::NextTry => drop(self.try_another(now)),
             Timer::Replicas(peer) => {
                 self.replicas_failed(now, &peer, &Refusal::Temporary("the replicas did not answer in time".into()));
@@ -224,17 +225,17 @@ impl Routes {
         }
     }
 
-    fn new_line(&mut self) -> Line {
-        self.last_line += 1;
-        Line(self.last_line)
+    fn new_connection(&mut self) -> ConnectionId {
+        self.last_connection += 1;
+        ConnectionId(self.last_connection)
     }
 
     fn tell(&mut self, slot: Slot, event: machine::Event) {
         self.effects.push(Effect::Tell { slot, event });
     }
 
-    fn note(&mut self, note: Note) {
-        self.effects.push(Effect::Note(note));
+    fn note(&mut self, note: LogRecord) {
+        self.effects.push(Effect::LogRecord(note));
     }
 
     /// At once, then after 10 ms, doubled up to 640 ms, half of it random, but never more than a quarter of the

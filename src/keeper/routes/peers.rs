@@ -1,18 +1,18 @@
-//! The servers, with one line to each: connected when it is needed, and again when it ends.
+//! The servers, with one connection to each: connected when it is needed, and again when it ends.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::replicas::Asking;
-use super::{Effect, Line, Note, Peer, Routes, Shape, Timer, patience_after};
+use super::{ConnectionId, Effect, LogRecord, Peer, Routes, Shape, Timer, patience_after};
 use crate::clock::Time;
 use crate::error::ConnectError;
 use crate::keeper::machine::ANSWER_TIMEOUT;
 use crate::protocol::Refusal;
 use crate::server::{Facts, Node, Previous, Slot};
 
-/// The purpose of a line.
+/// The purpose of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Role {
     /// Requests and messages.
@@ -40,14 +40,14 @@ enum LinkState {
     Pausing,
     /// The sentinels are asked where it is.
     Finding,
-    Connecting(Line, Option<Node>),
+    Connecting(ConnectionId, Option<Node>),
     Up(Up),
 }
 
 /// A connection that is set up.
 #[derive(Debug, Clone)]
 pub(super) struct Up {
-    pub(super) line: Line,
+    pub(super) connection: ConnectionId,
     /// None: the one server of the URL.
     pub(super) node: Option<Node>,
     pub(super) facts: Facts,
@@ -112,46 +112,48 @@ impl Routes {
 
     /// Connects to this node, or to the one server of the URL.
     pub(super) fn dial(&mut self, now: Time, peer: &Peer, node: Option<Node>) {
-        let line = self.new_line();
+        let connection = self.new_connection();
         let needed = self.patience_at(peer);
         let channel = (!self.is_cluster()).then(|| self.channel());
         let Some(link) = self.links.get_mut(peer) else { return };
         // The whole first attempt has one deadline.
         let by = self.first.as_ref().map(|first| first.by);
         let by = by.unwrap_or_else(|| now + patience_after(link.attempts.saturating_sub(1), needed));
-        link.state = LinkState::Connecting(line, node.clone());
+        link.state = LinkState::Connecting(connection, node.clone());
         let previous = link.previous.clone();
-        self.lines.insert(line, Role::Main(peer.clone()));
+        self.connections.insert(connection, Role::Main(peer.clone()));
         self.timers.set(Timer::Connect(peer.clone()), by);
-        self.effects.push(Effect::Connect { line, node, channel, previous, by });
+        self.effects.push(Effect::Connect { connection, node, channel, previous, by });
     }
 
     /// Connecting has taken too long.
     pub(super) fn silent(&mut self, now: Time, peer: &Peer) {
-        let Some(LinkState::Connecting(line, node)) = self.links.get(peer).map(|link| &link.state) else { return };
-        let line = *line;
+        let Some(LinkState::Connecting(connection, node)) = self.links.get(peer).map(|link| &link.state) else {
+            return;
+        };
+        let connection = *connection;
         let address = match (node, &self.shape) {
             (Some(node), _) => node.to_string(),
             (None, Shape::Server(address)) => address.clone(),
             (None, _) => String::new(),
         };
-        self.drop_line(line);
+        self.drop_line(connection);
         self.not_connected(now, peer, ConnectError::silent(address), false);
     }
 
-    pub(super) fn drop_line(&mut self, line: Line) {
-        self.lines.remove(&line);
-        self.effects.push(Effect::Drop { line });
+    pub(super) fn drop_line(&mut self, connection: ConnectionId) {
+        self.connections.remove(&connection);
+        self.effects.push(Effect::Drop { connection });
     }
 
-    pub(super) fn ready(&mut self, now: Time, line: Line, facts: Facts) {
-        let peer = match self.lines.get(&line) {
+    pub(super) fn ready(&mut self, now: Time, connection: ConnectionId, facts: Facts) {
+        let peer = match self.connections.get(&connection) {
             Some(Role::Main(peer)) => peer.clone(),
             Some(Role::Replicas(peer)) => {
                 let peer = peer.clone();
-                return self.replicas_connected(now, &peer, line, facts.run);
+                return self.replicas_connected(now, &peer, connection, facts.run);
             }
-            None => return self.effects.push(Effect::Drop { line }),
+            None => return self.effects.push(Effect::Drop { connection }),
         };
         // In a cluster the nodes report which of them are masters.
         let no_master = match self.shape {
@@ -162,7 +164,7 @@ impl Routes {
             _ => None,
         };
         if let Some(cause) = no_master {
-            self.drop_line(line);
+            self.drop_line(connection);
             let error = ConnectError::NotReady { address: facts.address, cause: cause.into() };
             return self.not_connected(now, &peer, error, false);
         }
@@ -174,18 +176,18 @@ impl Routes {
         link.previous = facts.run.clone();
         let warning = facts.warning.clone();
         let (subscribing, asking) = (BTreeSet::new(), Asking::default());
-        link.state = LinkState::Up(Up { line, node, facts, subscribed, subscribing, asking });
+        link.state = LinkState::Up(Up { connection, node, facts, subscribed, subscribing, asking });
         if again {
-            self.note(Note::ConnectedAgain);
+            self.note(LogRecord::ConnectedAgain);
         } else if let Some(warning) = warning {
-            self.note(Note::Warning(warning));
+            self.note(LogRecord::Warning(warning));
         }
         self.first_connected();
         self.open_all(now, &peer);
     }
 
-    pub(super) fn failed(&mut self, now: Time, line: Line, error: ConnectError) {
-        match self.lines.remove(&line) {
+    pub(super) fn failed(&mut self, now: Time, connection: ConnectionId, error: ConnectError) {
+        match self.connections.remove(&connection) {
             Some(Role::Main(peer)) => {
                 let lasting = !error.is_transient();
                 self.not_connected(now, &peer, error, lasting);
@@ -193,7 +195,7 @@ impl Routes {
             Some(Role::Replicas(peer)) => {
                 self.replicas_failed(now, &peer, &Refusal::Temporary(error.to_string().into()));
             }
-            None => self.node_failed(now, line, error),
+            None => self.node_failed(now, connection, error),
         }
     }
 
@@ -219,8 +221,8 @@ impl Routes {
         }
     }
 
-    pub(super) fn ended(&mut self, now: Time, line: Line, cause: &Arc<str>) {
-        match self.lines.get(&line).cloned() {
+    pub(super) fn ended(&mut self, now: Time, connection: ConnectionId, cause: &Arc<str>) {
+        match self.connections.get(&connection).cloned() {
             Some(Role::Main(peer)) => self.fail(now, &peer, cause),
             Some(Role::Replicas(peer)) => self.replicas_failed(now, &peer, &Refusal::Temporary(cause.clone())),
             None => {}
@@ -235,22 +237,22 @@ impl Routes {
             LinkState::Up(up) => up,
             other => return link.state = other,
         };
-        self.note(Note::ConnectionLost { cause: cause.clone() });
-        self.drop_line(up.line);
+        self.note(LogRecord::ConnectionLost { cause: cause.clone() });
+        self.drop_line(up.connection);
         self.end_questions(peer, &up.asking);
         self.close_all(peer, cause);
         self.connect(now, peer, ANSWER_TIMEOUT);
         if self.is_cluster() {
             self.search(now);
         }
-        self.nothing_more_over(now, up.line);
+        self.nothing_more_over(now, up.connection);
     }
 
-    /// Requests over a line that ended are not answered any more.
-    fn nothing_more_over(&mut self, now: Time, line: Line) {
-        let sent_on: Vec<_> = self.routes.iter_mut().map(|(slot, route)| (*slot, route.give_up(line))).collect();
+    /// Requests over a connection that ended are not answered any more.
+    fn nothing_more_over(&mut self, now: Time, connection: ConnectionId) {
+        let sent_on: Vec<_> = self.routes.iter_mut().map(|(slot, route)| (*slot, route.give_up(connection))).collect();
         for (slot, requests) in sent_on {
-            if self.routes.get(&slot).is_some_and(|route| route.line.is_some()) {
+            if self.routes.get(&slot).is_some_and(|route| route.connection.is_some()) {
                 for request in requests {
                     self.refuse(slot, request, "the node that its slot goes to was lost".into());
                 }

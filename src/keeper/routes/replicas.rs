@@ -5,17 +5,17 @@
 //! replicas know nothing of the grants: the connection is used only if it leads to the same run of the same server.
 
 use super::peers::{Role, Up};
-use super::{Effect, LEAST_PATIENCE, Line, Peer, ReplicaQuestion, Routes, Timer};
+use super::{ConnectionId, Effect, LEAST_PATIENCE, Peer, ReplicaQuestion, Routes, Timer};
 use crate::clock::Time;
 use crate::keeper::machine::Event as Told;
 use crate::protocol::Refusal;
 use crate::server::Previous;
 
-/// The questions to the replicas of one server, and the line for them.
+/// The questions to the replicas of one server, and the connection for them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Asking {
-    line: Option<Line>,
-    /// Whether the line is set up.
+    connection: Option<ConnectionId>,
+    /// Whether the connection is set up.
     ready: bool,
     /// The questions that one WAIT answers, and those that come after it.
     asked: Vec<ReplicaQuestion>,
@@ -24,7 +24,7 @@ pub(super) struct Asking {
 
 impl Routes {
     pub(super) fn replicate(&mut self, now: Time, question: ReplicaQuestion) {
-        let Some(route) = self.routes.get(&question.slot).filter(|route| route.line.is_some()) else { return };
+        let Some(route) = self.routes.get(&question.slot).filter(|route| route.connection.is_some()) else { return };
         let Some(peer) = route.peer.clone() else { return };
         if let Some(up) = self.up_at(&peer) {
             up.asking.to_ask.push(question);
@@ -38,17 +38,17 @@ impl Routes {
 
     /// Asks the replicas the next question, for all waiting machines.
     fn ask_replicas(&mut self, now: Time, peer: &Peer) {
-        let line = self.new_line();
+        let connection = self.new_connection();
         let Some(up) = self.up_at(peer).filter(|up| up.asking.asked.is_empty()) else { return };
         let (node, asking) = (up.node.clone(), &mut up.asking);
         asking.asked = std::mem::take(&mut asking.to_ask);
         let Some(within) = asking.asked.iter().map(|question| question.within).min() else { return };
         let by = now + within + LEAST_PATIENCE;
         let ready = asking.ready;
-        if asking.line.is_none() {
-            asking.line = Some(line);
-            self.lines.insert(line, Role::Replicas(peer.clone()));
-            self.effects.push(Effect::ConnectSecond { line, node, by });
+        if asking.connection.is_none() {
+            asking.connection = Some(connection);
+            self.connections.insert(connection, Role::Replicas(peer.clone()));
+            self.effects.push(Effect::ConnectSecond { connection, node, by });
         }
         self.timers.set(Timer::Replicas(peer.clone()), by);
         if ready {
@@ -60,17 +60,23 @@ impl Routes {
         let Some(asking) = self.up_at(peer).map(|up| &up.asking) else { return };
         let replicas = asking.asked.iter().map(|question| question.replicas).max();
         let within = asking.asked.iter().map(|question| question.within).min();
-        if let (Some(line), Some(question), Some(replicas), Some(within)) =
-            (asking.line, asking.asked.first(), replicas, within)
+        if let (Some(connection), Some(question), Some(replicas), Some(within)) =
+            (asking.connection, asking.asked.first(), replicas, within)
         {
             let keys = question.keys.clone();
-            self.effects.push(Effect::Replicas { line, keys, replicas, within });
+            self.effects.push(Effect::Replicas { connection, keys, replicas, within });
         }
     }
 
     /// The second connection is set up.
-    pub(super) fn replicas_connected(&mut self, now: Time, peer: &Peer, line: Line, run: Option<Previous>) {
-        let Some(up) = self.up_at(peer).filter(|up| up.asking.line == Some(line)) else { return };
+    pub(super) fn replicas_connected(
+        &mut self,
+        now: Time,
+        peer: &Peer,
+        connection: ConnectionId,
+        run: Option<Previous>,
+    ) {
+        let Some(up) = self.up_at(peer).filter(|up| up.asking.connection == Some(connection)) else { return };
         match (&up.facts.run, &run) {
             (Some(main), Some(run)) if main.run_id() == run.run_id() => {
                 up.asking.ready = true;
@@ -84,8 +90,8 @@ impl Routes {
         }
     }
 
-    pub(super) fn replicas_answered(&mut self, now: Time, line: Line, result: Result<u32, Refusal>) {
-        let Some(Role::Replicas(peer)) = self.lines.get(&line).cloned() else { return };
+    pub(super) fn replicas_answered(&mut self, now: Time, connection: ConnectionId, result: Result<u32, Refusal>) {
+        let Some(Role::Replicas(peer)) = self.connections.get(&connection).cloned() else { return };
         match result {
             Ok(have) => self.answer_questions(now, &peer, &Ok(have)),
             Err(refusal) => self.replicas_failed(now, &peer, &refusal),
@@ -96,8 +102,8 @@ impl Routes {
     pub(super) fn replicas_failed(&mut self, now: Time, peer: &Peer, refusal: &Refusal) {
         let Some(asking) = self.up_at(peer).map(|up| &mut up.asking) else { return };
         asking.ready = false;
-        let line = asking.line.take();
-        line.into_iter().for_each(|line| self.drop_line(line));
+        let connection = asking.connection.take();
+        connection.into_iter().for_each(|connection| self.drop_line(connection));
         self.answer_questions(now, peer, &Err(refusal.clone()));
     }
 
@@ -105,7 +111,7 @@ impl Routes {
         self.timers.clear(&Timer::Replicas(peer.clone()));
         let Some(up) = self.up_at(peer) else { return };
         for ReplicaQuestion { slot, request, .. } in std::mem::take(&mut up.asking.asked) {
-            if self.routes.get(&slot).is_some_and(|route| route.line.is_some()) {
+            if self.routes.get(&slot).is_some_and(|route| route.connection.is_some()) {
                 self.tell(slot, Told::Replicated { request, result: result.clone() });
             }
         }
@@ -115,6 +121,6 @@ impl Routes {
     /// The first connection ended, and the second one with it: machines ask again.
     pub(super) fn end_questions(&mut self, peer: &Peer, asking: &Asking) {
         self.timers.clear(&Timer::Replicas(peer.clone()));
-        asking.line.into_iter().for_each(|line| self.drop_line(line));
+        asking.connection.into_iter().for_each(|connection| self.drop_line(connection));
     }
 }

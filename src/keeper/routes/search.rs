@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-use super::{Effect, Found, Line, Peer, Routes, Shape, Timer, patience_after};
+use super::{ConnectionId, Discovered, Effect, Peer, Routes, Shape, Timer, patience_after};
 use crate::clock::Time;
 use crate::error::ConnectError;
 use crate::server::{Node, SlotMap};
@@ -18,7 +18,7 @@ const NEXT: Duration = Duration::from_millis(250);
 #[derive(Debug, Clone)]
 pub(super) struct Search {
     to_ask: VecDeque<Node>,
-    asked: BTreeSet<Line>,
+    asked: BTreeSet<ConnectionId>,
     /// How long each node may take to answer. A node that is asked late has as long as the first.
     patience: Duration,
     /// For messages.
@@ -65,21 +65,21 @@ impl Routes {
 
     pub(super) fn ask_more(&mut self, now: Time) {
         for _ in 0..ASKED {
-            let line = self.new_line();
+            let connection = self.new_connection();
             let Some(search) = &mut self.search else { return };
             let Some(node) = search.to_ask.pop_front() else { break };
             let by = self.first.as_ref().map_or_else(|| now + search.patience, |first| first.by);
-            search.asked.insert(line);
-            self.timers.set(Timer::Asked(line), by);
-            self.effects.push(Effect::Ask { line, node, by });
+            search.asked.insert(connection);
+            self.timers.set(Timer::Asked(connection), by);
+            self.effects.push(Effect::Discover { connection, node, by });
         }
         if self.search.as_ref().is_some_and(|search| !search.to_ask.is_empty()) {
             self.timers.set(Timer::AskMore, now + NEXT);
         }
     }
 
-    pub(super) fn asked_in_vain(&mut self, now: Time, line: Line) {
-        if !self.end_question(line) {
+    pub(super) fn asked_in_vain(&mut self, now: Time, connection: ConnectionId) {
+        if !self.end_question(connection) {
             return;
         }
         if let Some(search) = &mut self.search {
@@ -88,8 +88,8 @@ impl Routes {
         self.ask_others(now);
     }
 
-    pub(super) fn node_failed(&mut self, now: Time, line: Line, error: ConnectError) {
-        if !self.end_question(line) {
+    pub(super) fn node_failed(&mut self, now: Time, connection: ConnectionId, error: ConnectError) {
+        if !self.end_question(connection) {
             return;
         }
         if let Some(search) = &mut self.search {
@@ -102,9 +102,9 @@ impl Routes {
     }
 
     /// This node is not asked any more. False if it was not asked.
-    fn end_question(&mut self, line: Line) -> bool {
-        self.timers.clear(&Timer::Asked(line));
-        self.search.as_mut().is_some_and(|search| search.asked.remove(&line))
+    fn end_question(&mut self, connection: ConnectionId) -> bool {
+        self.timers.clear(&Timer::Asked(connection));
+        self.search.as_mut().is_some_and(|search| search.asked.remove(&connection))
     }
 
     /// No node is left to answer: the next ones are asked, or the search has failed.
@@ -124,22 +124,22 @@ impl Routes {
 
     fn end_search(&mut self) -> Option<Search> {
         let search = self.search.take()?;
-        search.asked.iter().for_each(|line| self.timers.clear(&Timer::Asked(*line)));
+        search.asked.iter().for_each(|connection| self.timers.clear(&Timer::Asked(*connection)));
         self.timers.clear(&Timer::AskMore);
         Some(search)
     }
 
-    pub(super) fn found(&mut self, now: Time, line: Line, found: Found) {
-        if !self.search.as_ref().is_some_and(|search| search.asked.contains(&line)) {
+    pub(super) fn found(&mut self, now: Time, connection: ConnectionId, found: Discovered) {
+        if !self.search.as_ref().is_some_and(|search| search.asked.contains(&connection)) {
             return;
         }
         self.end_search();
         match found {
-            Found::Master(node) => {
+            Discovered::Master(node) => {
                 self.searches = 0;
                 self.dial(now, &Peer::Only, Some(node));
             }
-            Found::Slots(map) => self.discovered(now, map),
+            Discovered::Slots(map) => self.discovered(now, map),
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::peers::{Role, Up};
-use super::{Effect, LEAST_PATIENCE, LONG_PAUSE, Line, Peer, Routes, Timer};
+use super::{ConnectionId, Effect, LEAST_PATIENCE, LONG_PAUSE, Peer, Routes, Timer};
 use crate::clock::Time;
 use crate::error::{ConnectError, brief};
 use crate::keeper::machine::{ANSWER_TIMEOUT, Event as Told, RequestId};
@@ -19,50 +19,51 @@ pub(super) struct Route {
     /// The server that it leads to, open or not.
     pub(super) peer: Option<Peer>,
     /// The connection over which it is open.
-    pub(super) line: Option<Line>,
-    /// Its slot has moved since the last answer.
+    pub(super) connection: Option<ConnectionId>,
+    /// Whether the slot has moved since the last answer.
     pub(super) moved: bool,
-    /// It has moved twice since then: all nodes are asked before the next step.
+    /// Whether it has moved twice since then: all nodes are asked before the next step.
     pub(super) lost: bool,
-    /// Its server has said that it does not serve it, and nobody was named instead.
+    /// Whether the server has said that it does not serve the slot, and named nobody instead.
     pub(super) doubted: bool,
-    /// The last line over which it was open, and how many requests are unanswered there.
-    over: Option<Line>,
+    /// The last connection over which it was open, and how many requests are unanswered there.
+    over: Option<ConnectionId>,
     awaited: u32,
     /// Requests that were redirected to the node that its slot is moving to.
-    asking: Vec<(Line, RequestId)>,
+    asking: Vec<(ConnectionId, RequestId)>,
     /// Consecutive refusals of its subscription.
     refused: u32,
 }
 
 impl Route {
-    /// Whether there are unanswered requests on any other line than this.
-    fn drains(&self, line: Line) -> bool {
-        self.awaited > 0 && self.over != Some(line) || self.asking.iter().any(|(asked, _)| *asked != line)
+    /// Whether there are unanswered requests on any other connection than this.
+    fn drains(&self, connection: ConnectionId) -> bool {
+        self.awaited > 0 && self.over != Some(connection) || self.asking.iter().any(|(asked, _)| *asked != connection)
     }
 
-    fn answered(&mut self, line: Line, request: RequestId) {
-        if let Some(at) = self.asking.iter().position(|asked| *asked == (line, request)) {
+    fn answered(&mut self, connection: ConnectionId, request: RequestId) {
+        if let Some(at) = self.asking.iter().position(|asked| *asked == (connection, request)) {
             self.asking.swap_remove(at);
-        } else if self.over == Some(line) {
+        } else if self.over == Some(connection) {
             self.awaited = self.awaited.saturating_sub(1);
         }
     }
 
-    /// This line ended, so its requests will not be answered. Returns the redirected requests over it.
-    pub(super) fn give_up(&mut self, line: Line) -> Vec<RequestId> {
-        if self.over == Some(line) {
+    /// This connection ended, so its requests will not be answered. Returns the redirected requests over it.
+    pub(super) fn give_up(&mut self, connection: ConnectionId) -> Vec<RequestId> {
+        if self.over == Some(connection) {
             (self.over, self.awaited) = (None, 0);
         }
-        let sent_on = self.asking.iter().filter(|(asked, _)| *asked == line).map(|(_, request)| *request).collect();
-        self.asking.retain(|(asked, _)| *asked != line);
+        let sent_on =
+            self.asking.iter().filter(|(asked, _)| *asked == connection).map(|(_, request)| *request).collect();
+        self.asking.retain(|(asked, _)| *asked != connection);
         sent_on
     }
 }
 
 impl Routes {
     /// Starts to open the route of this slot. From then on it opens by itself whenever that is possible.
-    pub(super) fn want(&mut self, now: Time, slot: Slot, name: &str) {
+    pub(super) fn request_route(&mut self, now: Time, slot: Slot, name: &str) {
         if self.routes.contains_key(&slot) {
             return;
         }
@@ -87,7 +88,7 @@ impl Routes {
 
     pub(super) fn set_patience(&mut self, now: Time, slot: Slot, patience: Duration) {
         self.patience.insert(slot, patience);
-        if let Some(route) = self.routes.get(&slot).filter(|route| route.line.is_none()) {
+        if let Some(route) = self.routes.get(&slot).filter(|route| route.connection.is_none()) {
             let peer = route.peer.clone();
             peer.into_iter().for_each(|peer| self.hurry(now, &peer, patience));
             self.timers.set_earlier(Timer::Search, now + patience / 4);
@@ -95,23 +96,23 @@ impl Routes {
     }
 
     /// The connection over which the route of this slot is open.
-    pub(crate) fn line(&self, slot: Slot) -> Option<Line> {
-        self.routes.get(&slot)?.line
+    pub(crate) fn connection(&self, slot: Slot) -> Option<ConnectionId> {
+        self.routes.get(&slot)?.connection
     }
 
     /// Sends a call if the route is open. If it is not, its machine asks again when it opens.
     pub(super) fn send(&mut self, slot: Slot, request: RequestId, call: Request) {
         let Some(route) = self.routes.get_mut(&slot) else { return };
-        let Some(line) = route.line else { return };
+        let Some(connection) = route.connection else { return };
         route.awaited += 1;
         let channel = route.channel.clone();
-        self.effects.push(Effect::Send { line, slot, request, call, channel, asking: false });
+        self.effects.push(Effect::Write { connection, slot, request, call, channel, asking: false });
     }
 
     /// The machine of this slot reports that the server does not answer.
     pub(super) fn give_up(&mut self, now: Time, slot: Slot) {
         if let Some(route) = self.routes.get(&slot)
-            && let (Some(_), Some(peer)) = (route.line, route.peer.clone())
+            && let (Some(_), Some(peer)) = (route.connection, route.peer.clone())
         {
             self.fail(now, &peer, &"the server does not answer".into());
         }
@@ -120,12 +121,12 @@ impl Routes {
     pub(super) fn replied(
         &mut self,
         now: Time,
-        line: Line,
+        connection: ConnectionId,
         (slot, request): (Slot, RequestId),
         call: Request,
         reply: Reply,
     ) {
-        let Some(Role::Main(peer)) = self.lines.get(&line).cloned() else { return };
+        let Some(Role::Main(peer)) = self.connections.get(&connection).cloned() else { return };
         if let Reply::Result(Err(refusal @ Refusal::OutOfStep(_))) = reply {
             return self.out_of_step(now, slot, request, &peer, refusal);
         }
@@ -133,8 +134,8 @@ impl Routes {
             link.attempts = 0;
         }
         let Some(route) = self.routes.get_mut(&slot) else { return };
-        route.answered(line, request);
-        let Some(over) = route.line else {
+        route.answered(connection, request);
+        let Some(over) = route.connection else {
             // Its machine does not await this answer any more, but the route may have waited for it.
             return self.open(now, slot);
         };
@@ -143,7 +144,7 @@ impl Routes {
                 route.moved = false;
                 self.tell(slot, Told::Answered { request, result });
             }
-            Reply::NotServing(cause) if over == line => self.doubt(now, slot, request, &peer, cause),
+            Reply::NotServing(cause) if over == connection => self.doubt(now, slot, request, &peer, cause),
             Reply::NotServing(cause) => self.refuse(slot, request, cause),
             Reply::Elsewhere { node, .. } if !self.is_cluster() => {
                 let cause = format!("it is a node of a cluster and redirects to {node}: use redis+cluster://");
@@ -151,7 +152,7 @@ impl Routes {
             }
             Reply::Elsewhere { node, asking } => {
                 let to = whole(node, &peer);
-                match (asking, over == line) {
+                match (asking, over == connection) {
                     (false, true) => self.moved(now, slot, to),
                     (false, false) => {
                         self.refuse(slot, request, "the node to which its slot moves does not expect it yet".into());
@@ -167,7 +168,7 @@ impl Routes {
         let cause = refusal.cause().clone();
         // A server that is out of step again and again is not connected to without a pause.
         self.links.entry(peer.clone()).and_modify(|link| link.attempts = LONG_PAUSE);
-        if self.line(slot).is_some() {
+        if self.connection(slot).is_some() {
             self.tell(slot, Told::Answered { request, result: Err(refusal) });
         }
         self.fail(now, peer, &cause);
@@ -177,10 +178,10 @@ impl Routes {
     fn send_on(&mut self, now: Time, slot: Slot, request: RequestId, call: Request, to: Node) {
         let to = Peer::Node(to);
         let Some(route) = self.routes.get_mut(&slot) else { return };
-        if let Some(line) = self.links.get(&to).and_then(|link| link.up()).map(|up| up.line) {
-            route.asking.push((line, request));
+        if let Some(connection) = self.links.get(&to).and_then(|link| link.up()).map(|up| up.connection) {
+            route.asking.push((connection, request));
             let channel = route.channel.clone();
-            self.effects.push(Effect::Send { line, slot, request, call, channel, asking: true });
+            self.effects.push(Effect::Write { connection, slot, request, call, channel, asking: true });
         } else {
             let patience = self.patience_of(slot);
             self.connect(now, &to, patience);
@@ -192,10 +193,10 @@ impl Routes {
         self.tell(slot, Told::Answered { request, result: Err(Refusal::Temporary(cause)) });
     }
 
-    pub(super) fn pushed(&mut self, line: Line, push: Push) {
+    pub(super) fn pushed(&mut self, connection: ConnectionId, push: Push) {
         let name = LockKeys::of_lock(&self.prefix, &push.lock).map(|keys| keys.name);
         if let Some(name) = name
-            && matches!(self.lines.get(&line), Some(Role::Main(_)))
+            && matches!(self.connections.get(&connection), Some(Role::Main(_)))
         {
             let slot = self.slot(&name);
             self.tell(slot, Told::Push(push));
@@ -207,7 +208,7 @@ impl Routes {
     /// Reports the cause to its machine, also if the route is closed already.
     pub(super) fn close(&mut self, slot: Slot, cause: Arc<str>) {
         let Some(route) = self.routes.get_mut(&slot) else { return };
-        route.line = None;
+        route.connection = None;
         self.timers.clear(&Timer::Confirm(slot));
         self.timers.clear(&Timer::Subscribe(slot));
         self.tell(slot, Told::Disconnected { cause });
@@ -226,7 +227,7 @@ impl Routes {
     }
 
     pub(super) fn closed(&self) -> impl Iterator<Item = (Slot, &Route)> {
-        self.routes.iter().filter(|(_, route)| route.line.is_none()).map(|(slot, route)| (*slot, route))
+        self.routes.iter().filter(|(_, route)| route.connection.is_none()).map(|(slot, route)| (*slot, route))
     }
 
     /// A node reports that this slot belongs to another.
@@ -266,31 +267,32 @@ impl Routes {
     /// Takes the next step to an open route: find the server, connect, let the old server answer, subscribe.
     pub(super) fn open(&mut self, now: Time, slot: Slot) {
         let (peer, patience) = (self.peer_of(slot), self.patience_of(slot));
-        let Some(route) = self.routes.get_mut(&slot).filter(|route| route.line.is_none()) else { return };
+        let Some(route) = self.routes.get_mut(&slot).filter(|route| route.connection.is_none()) else { return };
         let Some(peer) = peer.filter(|_| !route.lost) else { return self.search(now) };
         route.peer = Some(peer.clone());
         let Some(up) = self.links.get(&peer).and_then(|link| link.up()) else {
             return self.connect(now, &peer, patience);
         };
-        if route.drains(up.line) {
+        if route.drains(up.connection) {
             return self.timers.set_once(Timer::Drain(slot), now + patience);
         }
         self.timers.clear(&Timer::Drain(slot));
         if !up.subscribed.contains(&route.channel) {
             return self.subscribe(now, slot);
         }
-        (route.line, route.over, route.refused) = (Some(up.line), Some(up.line), 0);
+        (route.connection, route.over, route.refused) = (Some(up.connection), Some(up.connection), 0);
         let can_kill = up.facts.can_kill;
         self.tell(slot, Told::Connected { can_kill });
     }
 
     /// If the old server does not answer, its connection ends, with all requests that it has not executed.
     pub(super) fn not_drained(&mut self, now: Time, slot: Slot) {
-        let Some(route) = self.routes.get(&slot).filter(|route| route.line.is_none()) else { return };
-        let lines = route.over.filter(|_| route.awaited > 0).into_iter();
-        let lines: Vec<Line> = lines.chain(route.asking.iter().map(|(line, _)| *line)).collect();
-        for line in lines {
-            if let Some(Role::Main(peer)) = self.lines.get(&line).cloned()
+        let Some(route) = self.routes.get(&slot).filter(|route| route.connection.is_none()) else { return };
+        let connections = route.over.filter(|_| route.awaited > 0).into_iter();
+        let connections: Vec<ConnectionId> =
+            connections.chain(route.asking.iter().map(|(connection, _)| *connection)).collect();
+        for connection in connections {
+            if let Some(Role::Main(peer)) = self.connections.get(&connection).cloned()
                 && self.routes.get(&slot).is_some_and(|route| route.peer.as_ref() != Some(&peer))
             {
                 self.fail(now, &peer, &"the server does not answer".into());
@@ -310,19 +312,19 @@ impl Routes {
         if self.timers.contains(&Timer::Subscribe(slot)) || !up.subscribing.insert(route.channel.clone()) {
             return;
         }
-        let (line, channel, sharded) = (up.line, route.channel.clone(), in_cluster && up.facts.shards);
+        let (connection, channel, sharded) = (up.connection, route.channel.clone(), in_cluster && up.facts.shards);
         // No other request to this server may show its silence.
         self.timers.set(Timer::Confirm(slot), now + self.patience_of(slot).max(LEAST_PATIENCE));
-        self.effects.push(Effect::Subscribe { line, channel, sharded });
+        self.effects.push(Effect::Subscribe { connection, channel, sharded });
     }
 
-    fn up_of(&mut self, line: Line) -> Option<&mut Up> {
-        let Some(Role::Main(peer)) = self.lines.get(&line) else { return None };
+    fn up_of(&mut self, connection: ConnectionId) -> Option<&mut Up> {
+        let Some(Role::Main(peer)) = self.connections.get(&connection) else { return None };
         self.links.get_mut(peer)?.up_mut()
     }
 
-    pub(super) fn subscribed(&mut self, now: Time, line: Line, channel: &Arc<str>) {
-        let Some(up) = self.up_of(line) else { return };
+    pub(super) fn subscribed(&mut self, now: Time, connection: ConnectionId, channel: &Arc<str>) {
+        let Some(up) = self.up_of(connection) else { return };
         up.subscribing.remove(channel);
         up.subscribed.insert(channel.clone());
         if let Some(&slot) = self.slots.get(channel) {
@@ -331,20 +333,20 @@ impl Routes {
         }
     }
 
-    pub(super) fn unsubscribed(&mut self, now: Time, line: Line, channel: &Arc<str>) {
-        let Some(up) = self.up_of(line) else { return };
+    pub(super) fn unsubscribed(&mut self, now: Time, connection: ConnectionId, channel: &Arc<str>) {
+        let Some(up) = self.up_of(connection) else { return };
         up.subscribed.remove(channel);
         if let Some(&slot) = self.slots.get(channel)
-            && self.routes.get(&slot).is_some_and(|route| route.line == Some(line))
+            && self.routes.get(&slot).is_some_and(|route| route.connection == Some(connection))
         {
             self.close(slot, "its slot left the node".into());
             self.search(now);
         }
     }
 
-    pub(super) fn not_subscribed(&mut self, now: Time, line: Line, channel: &Arc<str>, reply: Reply) {
-        let Some(Role::Main(peer)) = self.lines.get(&line).cloned() else { return };
-        let Some(up) = self.up_of(line) else { return };
+    pub(super) fn not_subscribed(&mut self, now: Time, connection: ConnectionId, channel: &Arc<str>, reply: Reply) {
+        let Some(Role::Main(peer)) = self.connections.get(&connection).cloned() else { return };
+        let Some(up) = self.up_of(connection) else { return };
         up.subscribing.remove(channel);
         let address = up.facts.address.clone();
         let Some(&slot) = self.slots.get(channel) else { return };

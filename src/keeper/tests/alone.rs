@@ -9,7 +9,7 @@ use crate::keeper::machine::Mode;
 use crate::keeper::machine::*;
 use crate::options::{LockOptions, Spec};
 use crate::protocol::{
-    About, AcquireRequest, BreakRequest, ClientId, InspectRequest, LockKeys, OwnLease, Refusal, Request, Secret,
+    AcquireRequest, BreakRequest, CallerData, ClientId, InspectRequest, LockKeys, OwnLease, Refusal, Request, Secret,
     Ticket, Token, WireId,
 };
 
@@ -65,8 +65,8 @@ pub(super) fn acquire_in(
     mode: Mode,
     timeout: Option<Duration>,
 ) {
-    let about = About { secret: Secret::repeated("s"), label: "l".into(), owner: "o".into() };
-    let asked = Asked { spec: spec.clone(), about, mode, timeout, called: at(now) };
+    let about = CallerData { secret: Secret::repeated("s"), label: "l".into(), owner: "o".into() };
+    let asked = AcquireCall { spec: spec.clone(), about, mode, timeout, called: at(now) };
     machine.handle(at(now), Event::Command(Command::Acquire { id: Id(id), asked }));
 }
 

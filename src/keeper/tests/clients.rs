@@ -25,7 +25,7 @@ pub(super) struct Client {
     /// While so many requests are unanswered, others wait.
     pub(super) window: usize,
     pub(super) alive: bool,
-    /// Its process stands still.
+    /// Whether the process stands still.
     pub(super) paused: bool,
     /// All handles were dropped.
     pub(super) ending: bool,
@@ -161,7 +161,7 @@ impl Client {
         }
     }
 
-    /// Its clock at this true time.
+    /// The client's clock at this true time.
     pub(super) fn clock(&self, now: u64) -> Time {
         let drift = i128::from(now) * i128::from(self.fast) / 1_000_000;
         Time(BOOT_NS + (i128::from(now) + drift) as u64)

@@ -3,7 +3,7 @@
 use super::clients::Guard;
 use super::server::Executed;
 use super::world::{MS, World};
-use crate::keeper::machine::What;
+use crate::keeper::machine::InFlight;
 use crate::protocol::{RenewVerdict, Verdict};
 
 /// How many requests a second one client may send without a reason: every heartbeat, renewal and repetition of up to
@@ -70,7 +70,8 @@ impl World {
                 broken = Some(format!("{name}: {question:?} has no answer in time (I8)"));
             }
         }
-        let asked = client.machine.core.requests.values().filter(|sent| matches!(sent.what, What::Acquire(_))).count();
+        let asked =
+            client.machine.core.requests.values().filter(|sent| matches!(sent.what, InFlight::Acquire(_))).count();
         if asked > client.window {
             broken = Some(format!("{name} has {asked} acquires under way at once (I12)"));
         }

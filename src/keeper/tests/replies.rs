@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use crate::inspect::{BreakOutcome, Holder, QueuedWaiter};
-use crate::keeper::machine::{Machine, RequestId, What};
+use crate::keeper::machine::{InFlight, Machine, RequestId};
 use crate::protocol::{
-    AcquireVerdict, Common, Epoch, HeartbeatVerdict, Inspected, Known, Memory, OwnLease, ReleaseVerdict, RenewVerdict,
-    Reply, Seat, Stamp, Ticket, Token, Verb, Verdict,
+    AcquireVerdict, Common, Epoch, HeartbeatVerdict, Inspected, Knowledge, Memory, OwnLease, ReleaseVerdict,
+    RenewVerdict, Reply, Seat, Stamp, Ticket, Token, Verb, Verdict,
 };
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -52,8 +52,8 @@ pub(super) struct Answer {
 }
 
 /// What a reply or message with this epoch and stamp tells to remember.
-pub(super) fn told(epoch: u64, stamp: u64) -> Known {
-    Known::new(memory(epoch, stamp), Epoch::new(epoch), Stamp::new(stamp))
+pub(super) fn told(epoch: u64, stamp: u64) -> Knowledge {
+    Knowledge::new(memory(epoch, stamp), Epoch::new(epoch), Stamp::new(stamp))
 }
 
 /// A memory that the server gave under this epoch with this stamp. Its form is of no concern to the client.
@@ -77,14 +77,14 @@ impl Answer {
     /// The reply to this request, if its word is one of the request's verb.
     pub(super) fn to(self, machine: &Machine, request: RequestId) -> Reply {
         let verb = machine.core.requests.get(&request).map(|sent| match &sent.what {
-            What::Acquire(_) | What::Position(..) => Verb::Acquire,
-            What::Heartbeat => Verb::Heartbeat,
-            What::Renew(_) | What::Confirm(_) => Verb::Renew,
-            What::Release(_) => Verb::Release,
-            What::Leave(_) => Verb::Leave,
-            What::Question(_) if self.word == Word::State => Verb::Inspect,
-            What::Question(_) => Verb::Break,
-            What::Replicate(_) => panic!("replicas do not reply like this"),
+            InFlight::Acquire(_) | InFlight::Position(..) => Verb::Acquire,
+            InFlight::Heartbeat => Verb::Heartbeat,
+            InFlight::Renew(_) | InFlight::Confirm(_) => Verb::Renew,
+            InFlight::Release(_) => Verb::Release,
+            InFlight::Leave(_) => Verb::Leave,
+            InFlight::Question(_) if self.word == Word::State => Verb::Inspect,
+            InFlight::Question(_) => Verb::Break,
+            InFlight::Replicate(_) => panic!("replicas do not reply like this"),
         });
         // Nobody looks at the reply to a request that was forgotten.
         let verdict = verb.map_or(Verdict::Leave, |verb| self.verdict(verb));
@@ -94,7 +94,8 @@ impl Answer {
     /// A reply that grants or renews names the lease.
     fn with_lease(mut self, machine: &Machine, request: RequestId) -> Self {
         let what = machine.core.requests.get(&request).map(|sent| &sent.what);
-        if let Some(What::Acquire(id) | What::Position(id, _) | What::Renew(id) | What::Confirm(id)) = what
+        if let Some(InFlight::Acquire(id) | InFlight::Position(id, _) | InFlight::Renew(id) | InFlight::Confirm(id)) =
+            what
             && matches!(self.word, Word::Granted | Word::Renewed)
             && self.own.is_none()
         {

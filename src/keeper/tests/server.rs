@@ -32,7 +32,7 @@ pub(super) struct Server {
     pub(super) pasts: Vec<Past>,
     pub(super) was_set_back: bool,
     pub(super) lost_data: bool,
-    /// It may keep a state that only expires: brought back by a rollback, or left by a release that it refused.
+    /// Whether it may keep a state that only expires: brought back by a rollback, or left by a release that it refused.
     pub(super) untidy: bool,
     /// The highest token ever granted, for each lock.
     pub(super) tokens: Vec<u64>,
@@ -111,7 +111,7 @@ impl Server {
         }
     }
 
-    /// Its clock, in µs, at this true time in ns.
+    /// The server's clock, in µs, at this true time in ns.
     pub(super) fn time(&self, now: u64) -> u64 {
         (EPOCH_US + now / 1000).saturating_add_signed(self.step)
     }

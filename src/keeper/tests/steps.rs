@@ -8,8 +8,8 @@ use super::alone::{breaking, inspecting};
 use super::clients::{Acquire, BOOT_NS, Link, Taken};
 use super::world::{MS, World};
 use crate::clock::Time;
-use crate::keeper::machine::{Asked, Command, Id, Mode, Question};
-use crate::protocol::{About, Refusal, Secret, WireId};
+use crate::keeper::machine::{AcquireCall, Command, Id, Mode, Question};
+use crate::protocol::{CallerData, Refusal, Secret, WireId};
 
 /// One event. The first number names a client; the others choose among what the world has at that moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -388,13 +388,13 @@ impl super::clients::Client {
         // As the model of the server makes them up.
         let id_on_wire = WireId::new(&self.name, id);
         let secret = Secret::repeated(&super::model::about(id_on_wire.as_str()).secret);
-        let about = About { secret, label: "".into(), owner: "".into() };
+        let about = CallerData { secret, label: "".into(), owner: "".into() };
         let timeout_at = timeout.map(|timeout| called + timeout);
         let answer_by = (mode == Mode::Try).then_some(called + Duration::from_secs(5));
         let by = timeout_at.into_iter().chain(answer_by).min();
         let acquire = Acquire { lock, lease, mode, ticket: None, by, timeout: timeout_at, known: false, wanted: true };
         self.acquires.insert(id, acquire);
-        self.say(now, Command::Acquire { id, asked: Asked { spec, about, mode, timeout, called } });
+        self.say(now, Command::Acquire { id, asked: AcquireCall { spec, about, mode, timeout, called } });
         Some(id)
     }
 }

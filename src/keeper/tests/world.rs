@@ -75,7 +75,7 @@ pub(super) struct World {
     /// The first promise that was broken.
     pub(super) broken: Option<String>,
     pub(super) steps: u64,
-    /// It ends without a judgement after so many steps.
+    /// The number of steps after which the world ends without a judgement.
     pub(super) budget: u64,
     /// Messages get lost, all of them.
     pub(super) no_pushes: bool,

@@ -7,7 +7,7 @@ use super::{Common, OwnLease};
 use crate::history::{EndedAs, PastGrant};
 use crate::inspect::{Holder, QueuedWaiter};
 use crate::protocol::ids::WireId;
-use crate::protocol::memory::{Known, Memory, Seat};
+use crate::protocol::memory::{Knowledge, Memory, Seat};
 use crate::protocol::request::Verb;
 use crate::protocol::stamps::{Epoch, Stamp, Ticket, Token};
 
@@ -101,7 +101,7 @@ impl Fields {
             }
         };
         Some(Common {
-            known: Known::new(memory, Epoch::new(self.epoch?), Stamp::new(self.stamp?)),
+            known: Knowledge::new(memory, Epoch::new(self.epoch?), Stamp::new(self.stamp?)),
             keep,
             waiting: self.waiting?,
             lease_left: self.lease_left?,

@@ -71,7 +71,7 @@ fn every_field_of_a_reply_arrives_where_it_belongs() {
     let id = WireId::parse("c.17").unwrap();
     let own = Some(OwnLease { id, token: token(18), ticket: ticket(34), seat: seat("own"), claim: true });
     let (lease_left, recover_left, keep, waiting, again) = (us(15), us(16), us(28), 14, true);
-    let known = Known::new(Memory::new(b"memory").unwrap(), Epoch::new(11), Stamp::new(12));
+    let known = Knowledge::new(Memory::new(b"memory").unwrap(), Epoch::new(11), Stamp::new(12));
     let expected = Common { known, keep, waiting, lease_left, recover_left, own, again };
     assert_eq!(common, expected);
     assert_eq!(common.recovering_for(), Some(us(16)));

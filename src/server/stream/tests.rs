@@ -145,7 +145,7 @@ fn a_certificate_that_is_not_believed_ends_the_handshake_on_both_sides() {
     assert!(told.to_string().contains("alert"), "{told}");
 }
 
-/// Its deadline is kept, and no byte of the conversation is lost by it.
+/// The deadline of a conversation is kept, and no byte is lost by it.
 #[test]
 fn a_deadline_ends_a_conversation() {
     let (tls, certified) = believed();

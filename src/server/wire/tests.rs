@@ -61,13 +61,13 @@ fn said(wire: &mut Wire) -> (Vec<String>, Option<String>) {
         Reply::Elsewhere { node, asking } => format!("at {node}{}", if *asking { ", asking" } else { "" }),
         Reply::NotServing(cause) => format!("does not serve: {cause}"),
     };
-    let short = |said: &Said| match said {
-        Said::Reply { tag, reply: of, .. } => format!("{tag}: {}", reply(of)),
-        Said::Push(push) => format!("push {}", push.id),
-        Said::Subscribed(channel) => format!("subscribed {channel}"),
-        Said::NotSubscribed { channel, reply: of } => format!("not subscribed {channel}: {}", reply(of)),
-        Said::Unsubscribed(channel) => format!("unsubscribed {channel}"),
-        Said::Replicas(result) => format!("replicas: {result:?}"),
+    let short = |said: &WireEvent| match said {
+        WireEvent::Reply { tag, reply: of, .. } => format!("{tag}: {}", reply(of)),
+        WireEvent::Push(push) => format!("push {}", push.id),
+        WireEvent::Subscribed(channel) => format!("subscribed {channel}"),
+        WireEvent::NotSubscribed { channel, reply: of } => format!("not subscribed {channel}: {}", reply(of)),
+        WireEvent::Unsubscribed(channel) => format!("unsubscribed {channel}"),
+        WireEvent::Replicas(result) => format!("replicas: {result:?}"),
     };
     (said.iter().map(short).collect(), end.map(|end| end.to_string()))
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use crate::clock::Time;
 use crate::error::ConnectError;
 use crate::keeper::machine::{self, RequestId};
-use crate::keeper::routes::{Effect, Event, Found, Line, Routes, Shape, tag};
+use crate::keeper::routes::{ConnectionId, Discovered, Effect, Event, Routes, Shape, tag};
 use crate::protocol::{self, ClientId, LeaveRequest, LockKeys, Memory, Refusal, Request, WireId};
-use crate::server::{Facts, Node, Previous, Reply, Said, Slot, SlotMap, slot_of};
+use crate::server::{Facts, Node, Previous, Reply, Slot, SlotMap, WireEvent, slot_of};
 
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -65,9 +65,9 @@ pub(super) fn moved(to: u16) -> Reply {
 }
 
 /// The slot of `x` is at the first node, all others are at the second.
-pub(super) fn map(first: u16, second: u16) -> Found {
+pub(super) fn map(first: u16, second: u16) -> Discovered {
     let ranges = vec![(x(), x(), node(first)), (0, x() - 1, node(second)), (x() + 1, 16383, node(second))];
-    Found::Slots(SlotMap::of(ranges))
+    Discovered::Slots(SlotMap::of(ranges))
 }
 
 pub(super) fn x() -> Slot {
@@ -99,24 +99,24 @@ impl Alone {
     }
 
     /// A cluster that was found, with `x` wanted.
-    pub(super) fn cluster(found: Found) -> Self {
+    pub(super) fn cluster(found: Discovered) -> Self {
         let mut alone = Self::of(Shape::Cluster(vec![node(1)]), false);
         alone.want("x");
-        let (line, ..) = alone.asked().remove(0);
-        alone.handle(Event::Found { line, found });
+        let (connection, ..) = alone.asked().remove(0);
+        alone.handle(Event::Discovered { connection, found });
         alone
     }
 
-    /// The same, with the route of `x` open over this line.
-    pub(super) fn open_cluster() -> (Self, Line) {
+    /// The same, with the route of `x` open over this connection.
+    pub(super) fn open_cluster() -> (Self, ConnectionId) {
         Self::open(map(1, 2))
     }
 
-    pub(super) fn open(found: Found) -> (Self, Line) {
+    pub(super) fn open(found: Discovered) -> (Self, ConnectionId) {
         let mut alone = Self::cluster(found);
-        let (line, _) = alone.connect();
-        alone.confirm(line, "x");
-        (alone, line)
+        let (connection, _) = alone.connect();
+        alone.confirm(connection, "x");
+        (alone, connection)
     }
 
     pub(super) fn handle(&mut self, event: Event) {
@@ -134,7 +134,7 @@ impl Alone {
     pub(super) fn want_within(&mut self, name: &str, patience: Duration) {
         let slot = self.routes.slot(name);
         self.handle(Event::Patience { slot, patience });
-        self.handle(Event::Want { slot, name: name.into() });
+        self.handle(Event::RequestRoute { slot, name: name.into() });
     }
 
     /// Time goes on to when something is due, or by so many ms, whichever is first.
@@ -160,28 +160,28 @@ impl Alone {
     }
 
     /// The next attempt to connect.
-    pub(super) fn dialled(&mut self) -> (Line, u16, Time) {
+    pub(super) fn dialled(&mut self) -> (ConnectionId, u16, Time) {
         loop {
             let (_, effects) = self.wait();
             for effect in effects {
-                if let Effect::Connect { line, node, by, .. } = effect {
-                    return (line, node.map_or(0, |node| node.port), by);
+                if let Effect::Connect { connection, node, by, .. } = effect {
+                    return (connection, node.map_or(0, |node| node.port), by);
                 }
             }
         }
     }
 
-    /// The nodes that the routes ask now: the line, the port, and until when.
-    pub(super) fn asked(&mut self) -> Vec<(Line, u16, Time)> {
+    /// The nodes that the routes ask now: the connection, the port, and until when.
+    pub(super) fn asked(&mut self) -> Vec<(ConnectionId, u16, Time)> {
         let ask = |effect: &Effect| match effect {
-            Effect::Ask { line, node, by } => Some((*line, node.port, *by)),
+            Effect::Discover { connection, node, by } => Some((*connection, node.port, *by)),
             _ => None,
         };
         self.effects().iter().filter_map(ask).collect()
     }
 
     /// The nodes that the routes ask next.
-    pub(super) fn asked_next(&mut self) -> Vec<(Line, u16, Time)> {
+    pub(super) fn asked_next(&mut self) -> Vec<(ConnectionId, u16, Time)> {
         loop {
             let asked = self.asked();
             if !asked.is_empty() {
@@ -192,53 +192,53 @@ impl Alone {
     }
 
     /// The next attempt to connect succeeds.
-    pub(super) fn connect(&mut self) -> (Line, u16) {
-        let (line, port, _) = self.dialled();
-        self.handle(Event::Ready { line, facts: facts("run") });
-        (line, port)
+    pub(super) fn connect(&mut self) -> (ConnectionId, u16) {
+        let (connection, port, _) = self.dialled();
+        self.handle(Event::Ready { connection, facts: facts("run") });
+        (connection, port)
     }
 
     /// The next attempt to connect fails.
     pub(super) fn refuse(&mut self, error: ConnectError) {
-        let (line, ..) = self.dialled();
-        self.handle(Event::Failed { line, error });
+        let (connection, ..) = self.dialled();
+        self.handle(Event::Failed { connection, error });
     }
 
     /// The next attempt to connect succeeds, and its server answers.
-    pub(super) fn serve(&mut self) -> Line {
-        let (line, _) = self.connect();
+    pub(super) fn serve(&mut self) -> ConnectionId {
+        let (connection, _) = self.connect();
         self.ask(0);
-        self.answer(line, 0);
+        self.answer(connection, 0);
         self.effects();
-        line
+        connection
     }
 
-    pub(super) fn hear(&mut self, line: Line, said: Said) {
-        self.handle(Event::Said { line, said });
+    pub(super) fn hear(&mut self, connection: ConnectionId, said: WireEvent) {
+        self.handle(Event::Wire { connection, said });
     }
 
-    pub(super) fn confirm(&mut self, line: Line, name: &str) {
-        self.hear(line, Said::Subscribed(channel(name)));
+    pub(super) fn confirm(&mut self, connection: ConnectionId, name: &str) {
+        self.hear(connection, WireEvent::Subscribed(channel(name)));
     }
 
-    /// The machine of `x` asks something; the line that it goes over.
-    pub(super) fn ask(&mut self, request: u64) -> Option<(Line, bool)> {
+    /// The machine of `x` asks something; the connection that it goes over.
+    pub(super) fn ask(&mut self, request: u64) -> Option<(ConnectionId, bool)> {
         self.effects();
         let slot = self.routes.slot("x");
-        self.handle(Event::Send { slot, request: RequestId(request), call: call() });
+        self.handle(Event::Ask { slot, request: RequestId(request), call: call() });
         self.effects().into_iter().find_map(|effect| match effect {
-            Effect::Send { line, asking, .. } => Some((line, asking)),
+            Effect::Write { connection, asking, .. } => Some((connection, asking)),
             _ => None,
         })
     }
 
-    pub(super) fn reply(&mut self, line: Line, request: u64, reply: Reply) {
+    pub(super) fn reply(&mut self, connection: ConnectionId, request: u64, reply: Reply) {
         let slot = self.routes.slot("x");
-        self.hear(line, Said::Reply { tag: tag(slot, RequestId(request)), call: call(), reply });
+        self.hear(connection, WireEvent::Reply { tag: tag(slot, RequestId(request)), call: call(), reply });
     }
 
-    pub(super) fn answer(&mut self, line: Line, request: u64) {
-        self.reply(line, request, Reply::Result(Ok(protocol::Reply::sample())));
+    pub(super) fn answer(&mut self, connection: ConnectionId, request: u64) {
+        self.reply(connection, request, Reply::Result(Ok(protocol::Reply::sample())));
     }
 
     /// What machines hear, in short.

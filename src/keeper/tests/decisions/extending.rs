@@ -43,7 +43,7 @@ fn an_extension_counts_from_the_end_that_the_lease_has() {
     assert!(is_answered(&effects, 9), "{effects:?}");
 }
 
-/// Its holder would not hear of a loss of data for as long as the extension lasts.
+/// Otherwise the holder would not hear of a loss of data for as long as the extension lasts.
 #[test]
 fn an_extended_lease_is_renewed_as_often_as_before_and_never_for_less() {
     let mut machine = holding(LockOptions::new());

@@ -98,7 +98,7 @@ fn a_waiter_that_sent_nothing_leaves_nothing_to_release() {
     assert!(sent(&mut machine, 2.0).is_empty());
 }
 
-/// Its acquire may be executed, unlike one that was refused.
+/// An acquire without an answer may be executed, unlike one that was refused.
 #[test]
 fn a_waiter_that_leaves_unanswered_leaves_until_the_server_has_heard_it() {
     let (mut machine, spec) = start(LockOptions::new());

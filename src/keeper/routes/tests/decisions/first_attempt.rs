@@ -11,9 +11,9 @@ fn first(effects: &[Effect]) -> Option<Result<(), ConnectError>> {
 #[test]
 fn first_attempt_tells_its_outcome() {
     let mut alone = Alone::of(Shape::Server("h:1".into()), true);
-    let (line, _, by) = alone.dialled();
+    let (connection, _, by) = alone.dialled();
     assert_eq!(by, at(5000));
-    alone.handle(Event::Failed { line, error: refused() });
+    alone.handle(Event::Failed { connection, error: refused() });
     assert_eq!(first(&alone.effects()), Some(Err(refused())));
     let mut alone = Alone::of(Shape::Server("h:1".into()), true);
     alone.connect();
@@ -23,25 +23,25 @@ fn first_attempt_tells_its_outcome() {
 #[test]
 fn first_attempt_tries_nodes_in_parallel_within_five_seconds_in_all() {
     let mut alone = Alone::of(Shape::Cluster(vec![node(1)]), true);
-    let (line, _, by) = alone.asked().remove(0);
+    let (connection, _, by) = alone.asked().remove(0);
     assert_eq!(by, at(5000));
     alone.now = 1000;
-    alone.handle(Event::Found { line, found: map(1, 2) });
+    alone.handle(Event::Discovered { connection, found: map(1, 2) });
     let (one, port, by) = alone.dialled();
     assert_eq!((port, by, alone.now), (1, at(5000), 1000));
     let (two, port, by) = alone.dialled();
     assert_eq!((port, by, alone.now), (2, at(5000), 1250));
-    alone.handle(Event::Failed { line: one, error: refused() });
+    alone.handle(Event::Failed { connection: one, error: refused() });
     assert_eq!(first(&alone.effects()), None, "another may answer");
-    alone.handle(Event::Ready { line: two, facts: facts("run") });
+    alone.handle(Event::Ready { connection: two, facts: facts("run") });
     assert_eq!(first(&alone.effects()), Some(Ok(())));
 }
 
 /// The first attempt at a cluster of two nodes, which has just been found.
 fn found() -> Alone {
     let mut alone = Alone::of(Shape::Cluster(vec![node(1)]), true);
-    let (line, ..) = alone.asked().remove(0);
-    alone.handle(Event::Found { line, found: map(1, 2) });
+    let (connection, ..) = alone.asked().remove(0);
+    alone.handle(Event::Discovered { connection, found: map(1, 2) });
     alone
 }
 

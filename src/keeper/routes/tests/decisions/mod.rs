@@ -11,15 +11,18 @@ mod sentinels;
 use std::time::Duration;
 
 use super::alone::*;
-use crate::keeper::routes::{Effect, Line};
-use crate::protocol::{Known, Push, PushKind, Seat, Secret, Ticket, Token, WireId};
+use crate::keeper::routes::{ConnectionId, Effect};
+use crate::protocol::{Knowledge, Push, PushKind, Seat, Secret, Ticket, Token, WireId};
 
 pub(super) fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
 }
 
-pub(super) fn dropped(effects: &[Effect]) -> Vec<Line> {
-    effects.iter().filter_map(|effect| if let Effect::Drop { line } = effect { Some(*line) } else { None }).collect()
+pub(super) fn dropped(effects: &[Effect]) -> Vec<ConnectionId> {
+    effects
+        .iter()
+        .filter_map(|effect| if let Effect::Drop { connection } = effect { Some(*connection) } else { None })
+        .collect()
 }
 
 pub(super) fn push(name: &str) -> Push {
@@ -29,7 +32,7 @@ pub(super) fn push(name: &str) -> Push {
         token: Token::new(5).unwrap(),
         ticket: Ticket::new(5).unwrap(),
         seat: Seat::NONE,
-        known: Known::default(),
+        known: Knowledge::default(),
         secret: Secret::repeated("s"),
         lock: format!("fairlock:{{{name}}}:lock"),
     }

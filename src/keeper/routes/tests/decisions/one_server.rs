@@ -2,21 +2,21 @@
 
 use super::*;
 use crate::keeper::machine::RequestId;
-use crate::keeper::routes::{Effect, Event, Note, Shape, tag};
+use crate::keeper::routes::{Effect, Event, LogRecord, Shape, tag};
 use crate::protocol::{self, Refusal};
-use crate::server::{Facts, Reply, Said};
+use crate::server::{Facts, Reply, WireEvent};
 
 #[test]
 fn route_opens_when_the_connection_is_set_up() {
     let mut alone = Alone::server();
     assert_eq!(alone.routes.next_due(), None, "nobody wants a server yet");
     alone.want("x");
-    let (line, ..) = alone.dialled();
+    let (connection, ..) = alone.dialled();
     assert_eq!(alone.now, 0, "the first attempt is at once");
-    alone.handle(Event::Ready { line, facts: facts("run") });
+    alone.handle(Event::Ready { connection, facts: facts("run") });
     assert_eq!(alone.told(), ["connected"]);
-    assert_eq!(alone.ask(1), Some((line, false)));
-    alone.answer(line, 1);
+    assert_eq!(alone.ask(1), Some((connection, false)));
+    alone.answer(connection, 1);
     assert_eq!(alone.told(), ["1 answered"]);
     alone.want("y");
     assert!(alone.effects().is_empty(), "all locks of a server share one route");
@@ -36,9 +36,9 @@ fn pauses_between_attempts_grow_and_stay_below_a_quarter_of_the_patience() {
         let mut pauses = Vec::new();
         for _ in 0..12 {
             let before = alone.now;
-            let (line, ..) = alone.dialled();
+            let (connection, ..) = alone.dialled();
             pauses.push(alone.now - before);
-            alone.handle(Event::Failed { line, error: refused() });
+            alone.handle(Event::Failed { connection, error: refused() });
         }
         assert_eq!(pauses[0], 0);
         assert!((5..=10).contains(&pauses[1]), "{pauses:?}");
@@ -85,53 +85,53 @@ fn connecting_has_a_second_at_least_and_longer_each_time_until_there_is_an_answe
         spans.push(by.since(at(alone.now)).as_millis());
     }
     assert_eq!(spans, [1000, 2000, 4000, 5000, 5000]);
-    let (line, _) = alone.connect();
+    let (connection, _) = alone.connect();
     alone.ask(1);
-    alone.answer(line, 1);
-    alone.handle(Event::Ended { line, cause: "gone".into() });
+    alone.answer(connection, 1);
+    alone.handle(Event::Ended { connection, cause: "gone".into() });
     assert_eq!(alone.dialled().2.since(at(alone.now)).as_millis(), 1000);
 }
 
 #[test]
 fn silent_server_is_given_up_and_its_late_connection_is_dropped() {
     let mut alone = Alone::wanting();
-    let (line, ..) = alone.dialled();
+    let (connection, ..) = alone.dialled();
     let (waited, effects) = alone.wait();
-    assert_eq!((waited, dropped(&effects)), (2000, vec![line]));
+    assert_eq!((waited, dropped(&effects)), (2000, vec![connection]));
     let told: Vec<_> = effects.iter().filter_map(told).collect();
     assert!(told[0].starts_with("disconnected: no Redis server answers at h:1"), "{told:?}");
-    alone.handle(Event::Ready { line, facts: facts("run") });
+    alone.handle(Event::Ready { connection, facts: facts("run") });
     let effects = alone.effects();
-    assert_eq!((effects.len(), dropped(&effects)), (1, vec![line]));
+    assert_eq!((effects.len(), dropped(&effects)), (1, vec![connection]));
 }
 
 #[test]
 fn connection_that_ends_is_made_again_and_the_next_one_kills_it() {
     let mut alone = Alone::wanting();
-    let line = alone.serve();
-    alone.handle(Event::Ended { line, cause: "gone".into() });
+    let connection = alone.serve();
+    alone.handle(Event::Ended { connection, cause: "gone".into() });
     let effects = alone.effects();
-    assert_eq!(dropped(&effects), [line]);
+    assert_eq!(dropped(&effects), [connection]);
     let told: Vec<_> = effects.iter().filter_map(told).collect();
     assert_eq!(told, ["disconnected: gone"]);
     let connect = effects.iter().find_map(|effect| match effect {
-        Effect::Connect { line, previous, channel, .. } => Some((*line, previous.clone(), channel.clone())),
+        Effect::Connect { connection, previous, channel, .. } => Some((*connection, previous.clone(), channel.clone())),
         _ => None,
     });
     let (next, previous, channel) = connect.unwrap();
     assert_eq!((previous, channel.as_deref()), (facts("run").run, Some("fairlock:client:client")));
-    assert_ne!(next, line);
-    // Reports of the old line change nothing.
-    let said = |said| Event::Said { line, said };
+    assert_ne!(next, connection);
+    // Reports of the old connection change nothing.
+    let said = |said| Event::Wire { connection, said };
     for event in [
-        said(Said::Reply {
+        said(WireEvent::Reply {
             tag: tag(0, RequestId(1)),
             call: call(),
             reply: Reply::Result(Ok(protocol::Reply::sample())),
         }),
-        said(Said::Push(push("x"))),
-        Event::Ended { line, cause: "gone".into() },
-        said(Said::Unsubscribed("fairlock:client:client".into())),
+        said(WireEvent::Push(push("x"))),
+        Event::Ended { connection, cause: "gone".into() },
+        said(WireEvent::Unsubscribed("fairlock:client:client".into())),
     ] {
         alone.handle(event);
         assert!(alone.effects().is_empty());
@@ -141,26 +141,26 @@ fn connection_that_ends_is_made_again_and_the_next_one_kills_it() {
 #[test]
 fn lost_and_renewed_connections_are_noted() {
     let notes = |alone: &mut Alone| {
-        let note = |effect: Effect| if let Effect::Note(note) = effect { Some(note) } else { None };
+        let note = |effect: Effect| if let Effect::LogRecord(note) = effect { Some(note) } else { None };
         Vec::from_iter(alone.effects().into_iter().filter_map(note))
     };
     let mut alone = Alone::wanting();
-    let (line, ..) = alone.dialled();
-    alone.handle(Event::Ready { line, facts: Facts { warning: Some("evicts".into()), ..facts("run") } });
-    assert!(matches!(&notes(&mut alone)[..], [Note::Warning(text)] if text == "evicts"));
-    alone.handle(Event::Ended { line, cause: "gone".into() });
-    assert!(matches!(&notes(&mut alone)[..], [Note::ConnectionLost { cause }] if **cause == *"gone"));
+    let (connection, ..) = alone.dialled();
+    alone.handle(Event::Ready { connection, facts: Facts { warning: Some("evicts".into()), ..facts("run") } });
+    assert!(matches!(&notes(&mut alone)[..], [LogRecord::Warning(text)] if text == "evicts"));
+    alone.handle(Event::Ended { connection, cause: "gone".into() });
+    assert!(matches!(&notes(&mut alone)[..], [LogRecord::ConnectionLost { cause }] if **cause == *"gone"));
     alone.connect();
-    assert!(matches!(notes(&mut alone)[..], [Note::ConnectedAgain]));
+    assert!(matches!(notes(&mut alone)[..], [LogRecord::ConnectedAgain]));
 }
 
 #[test]
 fn end_of_a_connection_during_its_set_up_is_left_to_the_set_up() {
     let mut alone = Alone::wanting();
-    let (line, ..) = alone.dialled();
-    alone.handle(Event::Ended { line, cause: "gone".into() });
+    let (connection, ..) = alone.dialled();
+    alone.handle(Event::Ended { connection, cause: "gone".into() });
     assert!(alone.effects().is_empty());
-    alone.handle(Event::Ready { line, facts: facts("run") });
+    alone.handle(Event::Ready { connection, facts: facts("run") });
     assert_eq!(alone.told(), ["connected"]);
 }
 
@@ -168,46 +168,46 @@ fn end_of_a_connection_during_its_set_up_is_left_to_the_set_up() {
 #[test]
 fn server_is_connected_to_again_though_nobody_wants_a_lock() {
     let mut alone = Alone::of(Shape::Server("h:1".into()), true);
-    let (line, _) = alone.connect();
+    let (connection, _) = alone.connect();
     alone.effects();
-    alone.handle(Event::Ended { line, cause: "gone".into() });
+    alone.handle(Event::Ended { connection, cause: "gone".into() });
     for _ in 0..3 {
         alone.refuse(refused());
     }
 }
 
-/// Its call fails, so that a server that always answers so is not asked without an end.
+/// The call fails, so that a server that always answers so is not asked without an end.
 #[test]
 fn server_that_is_out_of_step_is_left_after_its_call_was_told() {
     let out_of_step = || Reply::Result(Err(Refusal::OutOfStep("strange".into())));
     let mut alone = Alone::wanting();
-    let (line, _) = alone.connect();
+    let (connection, _) = alone.connect();
     alone.ask(1);
     alone.ask(2);
-    alone.reply(line, 1, out_of_step());
+    alone.reply(connection, 1, out_of_step());
     // The next reply came with it, and is not believed.
-    alone.answer(line, 2);
+    alone.answer(connection, 2);
     let effects = alone.effects();
     let told = Vec::from_iter(effects.iter().filter_map(told));
     assert_eq!(
         (told, dropped(&effects)),
-        (vec!["1 failed: strange".into(), "disconnected: strange".into()], vec![line])
+        (vec!["1 failed: strange".into(), "disconnected: strange".into()], vec![connection])
     );
     let before = alone.now;
-    let (line, _) = alone.connect();
+    let (connection, _) = alone.connect();
     assert!(alone.now - before >= 320, "there is a pause, also if it was well before");
     alone.ask(3);
-    alone.answer(line, 3);
+    alone.answer(connection, 3);
     assert_eq!(alone.told(), ["3 answered"]);
 }
 
 #[test]
 fn server_that_a_machine_gives_up_is_connected_to_anew() {
     let mut alone = Alone::wanting();
-    let line = alone.serve();
+    let connection = alone.serve();
     alone.handle(Event::GiveUp { slot: 0 });
     let effects = alone.effects();
-    assert_eq!(dropped(&effects), [line]);
+    assert_eq!(dropped(&effects), [connection]);
     assert!(effects.iter().any(|effect| matches!(effect, Effect::Connect { .. })));
     alone.handle(Event::GiveUp { slot: 0 });
     assert!(alone.effects().is_empty(), "it is given up already");
@@ -216,12 +216,12 @@ fn server_that_a_machine_gives_up_is_connected_to_anew() {
 #[test]
 fn read_only_replica_is_no_server() {
     let mut alone = Alone::wanting();
-    let (line, ..) = alone.dialled();
-    alone.handle(Event::Ready { line, facts: Facts { read_only: true, ..facts("run") } });
+    let (connection, ..) = alone.dialled();
+    alone.handle(Event::Ready { connection, facts: Facts { read_only: true, ..facts("run") } });
     let told = alone.told();
     assert!(told[0].contains("read-only replica") && told.len() == 1, "{told:?}");
-    let (line, ..) = alone.dialled();
-    alone.handle(Event::Ready { line, facts: Facts { is_replica: true, ..facts("run") } });
+    let (connection, ..) = alone.dialled();
+    alone.handle(Event::Ready { connection, facts: Facts { is_replica: true, ..facts("run") } });
     assert_eq!(alone.told(), ["connected"], "a replica may be told to take writes");
 }
 
@@ -241,9 +241,9 @@ fn lasting_errors_are_told_and_passing_ones_wait() {
 #[test]
 fn node_of_a_cluster_is_no_server_of_its_own() {
     let mut alone = Alone::wanting();
-    let (line, _) = alone.connect();
+    let (connection, _) = alone.connect();
     alone.ask(1);
-    alone.reply(line, 1, moved(2));
+    alone.reply(connection, 1, moved(2));
     let told = alone.told();
     assert!(told[0].contains("1 failed: it is a node of a cluster"), "{told:?}");
 }

@@ -13,8 +13,8 @@ fn unknown(seeds: u16) -> Alone {
 
 /// All nodes that are asked next fail so.
 fn fail(alone: &mut Alone, error: &ConnectError) {
-    for (line, ..) in alone.asked_next() {
-        alone.handle(Event::Failed { line, error: error.clone() });
+    for (connection, ..) in alone.asked_next() {
+        alone.handle(Event::Failed { connection, error: error.clone() });
     }
 }
 
@@ -41,18 +41,18 @@ fn search_that_is_under_way_does_not_hurry() {
 fn searches_have_pauses_until_all_routes_are_open() {
     let mut alone = unknown(1);
     (0..10).for_each(|_| fail(&mut alone, &refused()));
-    let (line, ..) = alone.asked_next().remove(0);
-    alone.handle(Event::Found { line, found: map(1, 2) });
+    let (connection, ..) = alone.asked_next().remove(0);
+    alone.handle(Event::Discovered { connection, found: map(1, 2) });
     // The search goes on, because a node that does not answer may have been replaced by now.
     let (up, _) = alone.connect();
     alone.confirm(up, "x");
     let before = alone.now;
-    let (line, ..) = alone.asked_next().remove(0);
+    let (connection, ..) = alone.asked_next().remove(0);
     assert!(alone.now - before > 100, "{} ms", alone.now - before);
-    alone.handle(Event::Found { line, found: map(1, 2) });
+    alone.handle(Event::Discovered { connection, found: map(1, 2) });
     alone.effects();
     let before = alone.now;
-    alone.handle(Event::Ended { line: up, cause: "gone".into() });
+    alone.handle(Event::Ended { connection: up, cause: "gone".into() });
     alone.asked_next();
     assert_eq!(alone.now, before, "the next search begins at once");
 }
@@ -72,16 +72,16 @@ fn errors_of_all_nodes_are_told_and_those_that_pass_end_nothing() {
 #[test]
 fn strangers_at_the_addresses_of_a_cluster_that_was_found_end_nothing() {
     for (error, denied) in [(stranger(), false), (denied(), true), (refused(), false)] {
-        let (mut alone, line) = Alone::open_cluster();
+        let (mut alone, connection) = Alone::open_cluster();
         alone.effects();
-        alone.handle(Event::Ended { line, cause: "gone".into() });
+        alone.handle(Event::Ended { connection, cause: "gone".into() });
         let mut told = Vec::new();
         while told.len() < 2 {
             let (_, effects) = alone.wait();
             told.extend(effects.iter().filter_map(super::told));
             for effect in effects {
-                if let Effect::Ask { line, .. } = effect {
-                    alone.handle(Event::Failed { line, error: error.clone() });
+                if let Effect::Discover { connection, .. } = effect {
+                    alone.handle(Event::Failed { connection, error: error.clone() });
                 }
             }
         }
@@ -97,8 +97,8 @@ fn first_of_the_errors_that_tell_most_is_told() {
     for (second, expected) in [(stranger(), stranger()), (at_second, refused())] {
         let mut alone = unknown(2);
         let asked = alone.asked();
-        alone.handle(Event::Failed { line: asked[0].0, error: refused() });
-        alone.handle(Event::Failed { line: asked[1].0, error: second });
+        alone.handle(Event::Failed { connection: asked[0].0, error: refused() });
+        alone.handle(Event::Failed { connection: asked[1].0, error: second });
         assert_eq!(alone.told()[0], format!("disconnected: {expected}"));
     }
 }

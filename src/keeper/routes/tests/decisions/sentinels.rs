@@ -1,7 +1,7 @@
 //! Decisions at sentinels: which of them are asked for the master, and when.
 
 use super::*;
-use crate::keeper::routes::{Effect, Event, Found};
+use crate::keeper::routes::{Discovered, Effect, Event};
 use crate::server::{Facts, Reply};
 
 #[test]
@@ -9,14 +9,14 @@ fn sentinels_are_asked_before_each_attempt() {
     let mut alone = Alone::sentinels(1);
     alone.want("x");
     for master in [7, 8] {
-        let (line, port, _) = alone.asked().remove(0);
+        let (connection, port, _) = alone.asked().remove(0);
         assert_eq!(port, 1);
-        alone.handle(Event::Found { line, found: Found::Master(node(master)) });
-        let (line, port) = alone.connect();
+        alone.handle(Event::Discovered { connection, found: Discovered::Master(node(master)) });
+        let (connection, port) = alone.connect();
         assert_eq!((port, alone.told()), (master, vec!["connected".into()]));
         let before = alone.now;
         alone.ask(1);
-        alone.reply(line, 1, Reply::NotServing("READONLY".into()));
+        alone.reply(connection, 1, Reply::NotServing("READONLY".into()));
         assert_eq!(alone.now, before, "a master that takes no writes is left at once");
         alone.now += 1000;
     }
@@ -26,10 +26,10 @@ fn sentinels_are_asked_before_each_attempt() {
 fn replica_that_sentinels_name_is_no_master() {
     let mut alone = Alone::sentinels(1);
     alone.want("x");
-    let (line, ..) = alone.asked().remove(0);
-    alone.handle(Event::Found { line, found: Found::Master(node(7)) });
-    let (line, ..) = alone.dialled();
-    alone.handle(Event::Ready { line, facts: Facts { is_replica: true, ..facts("run") } });
+    let (connection, ..) = alone.asked().remove(0);
+    alone.handle(Event::Discovered { connection, found: Discovered::Master(node(7)) });
+    let (connection, ..) = alone.dialled();
+    alone.handle(Event::Ready { connection, facts: Facts { is_replica: true, ..facts("run") } });
     assert!(alone.told()[0].contains("it says that it is a replica"));
 }
 
@@ -41,7 +41,7 @@ fn three_are_asked_at_once_and_three_more_each_quarter_of_a_second() {
     while asked.len() < 13 {
         let (_, effects) = alone.wait();
         for effect in effects {
-            if let Effect::Ask { node, by, .. } = effect {
+            if let Effect::Discover { node, by, .. } = effect {
                 asked.push((alone.now, node.port, by.since(at(alone.now)).as_millis()));
             }
         }
@@ -60,8 +60,8 @@ fn three_are_asked_at_once_and_three_more_each_quarter_of_a_second() {
 fn others_are_asked_at_once_when_the_first_have_failed() {
     let mut alone = Alone::sentinels(4);
     alone.want("x");
-    for (line, ..) in alone.asked() {
-        alone.handle(Event::Failed { line, error: refused() });
+    for (connection, ..) in alone.asked() {
+        alone.handle(Event::Failed { connection, error: refused() });
     }
     assert_eq!(alone.asked().first().map(|(_, port, _)| *port), Some(4));
     assert_eq!(alone.now, 0);
@@ -74,9 +74,9 @@ fn lasting_error_of_one_sentinel_counts_only_if_no_other_may_come_back() {
         let mut alone = Alone::sentinels(2);
         alone.want("x");
         let asked = alone.asked();
-        alone.handle(Event::Failed { line: asked[0].0, error: denied() });
+        alone.handle(Event::Failed { connection: asked[0].0, error: denied() });
         if let Some(error) = second.clone() {
-            alone.handle(Event::Failed { line: asked[1].0, error });
+            alone.handle(Event::Failed { connection: asked[1].0, error });
         }
         let (waited, effects) = alone.wait();
         let told: Vec<_> = effects.iter().filter_map(told).collect();

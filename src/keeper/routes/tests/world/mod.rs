@@ -9,7 +9,7 @@ pub(super) use self::steps::Step;
 use super::alone::{at, node};
 use crate::clock::Time;
 use crate::keeper::machine::{self, RequestId};
-use crate::keeper::routes::{Effect, Event, Line, Routes, Shape};
+use crate::keeper::routes::{ConnectionId, Effect, Event, Routes, Shape};
 use crate::protocol::ClientId;
 use crate::server::{Node, Reply, Slot};
 
@@ -41,7 +41,7 @@ struct Server {
     health: Health,
     denies_channels: bool,
     denies_user: bool,
-    /// It is cut off from its cluster, and hears of no slot that moves.
+    /// Whether it is cut off from its cluster, and hears of no slot that moves.
     cut_off: bool,
 }
 
@@ -80,7 +80,7 @@ enum Attempt {
 #[derive(Clone, Debug, Default)]
 struct Machine {
     open: bool,
-    /// Its last request was answered, and not refused.
+    /// Whether the last request was answered, and not refused.
     served: bool,
     next: u64,
     awaited: BTreeSet<RequestId>,
@@ -98,8 +98,8 @@ pub(super) struct World {
     going: BTreeMap<Slot, usize>,
     /// Which server has sent each slot away, and was not named for it since.
     sent_away: BTreeSet<(Slot, usize)>,
-    lines: BTreeMap<Line, Connection>,
-    attempts: BTreeMap<Line, Attempt>,
+    lines: BTreeMap<ConnectionId, Connection>,
+    attempts: BTreeMap<ConnectionId, Attempt>,
     machines: BTreeMap<Slot, Machine>,
     numbers: u64,
     /// Connections, questions and subscriptions so far.
@@ -138,7 +138,7 @@ impl World {
             world.owner.insert(slot, index % servers);
             world.machines.insert(slot, Machine::default());
             world.feed(Event::Patience { slot, patience: ms(PATIENCE_MS) });
-            world.feed(Event::Want { slot, name: (*name).into() });
+            world.feed(Event::RequestRoute { slot, name: (*name).into() });
         }
         world
     }
@@ -174,23 +174,23 @@ impl World {
 
     fn carry_out(&mut self, effect: Effect) {
         match effect {
-            Effect::Connect { line, node, .. } => {
+            Effect::Connect { connection: id, node, .. } => {
                 self.efforts += 1;
                 let server = node.map_or_else(|| self.master(), |node| usize::from(node.port));
                 if self.lines.values().any(|connection| connection.server == server && self.kind == Kind::Cluster) {
                     self.fail(format!("a second connection to {server}"));
                 }
-                self.attempts.insert(line, Attempt::Connect(server));
+                self.attempts.insert(id, Attempt::Connect(server));
             }
-            Effect::Ask { line, node, .. } => {
+            Effect::Discover { connection: id, node, .. } => {
                 self.efforts += 1;
-                self.attempts.insert(line, Attempt::Question(usize::from(node.port)));
+                self.attempts.insert(id, Attempt::Question(usize::from(node.port)));
             }
-            Effect::Send { line, slot, request, asking, .. } => {
+            Effect::Write { connection: id, slot, request, asking, .. } => {
                 self.numbers += 1;
                 let number = self.numbers;
-                let Some(connection) = self.lines.get_mut(&line) else {
-                    return self.fail(format!("{request:?} is sent over {line:?}, which is gone"));
+                let Some(connection) = self.lines.get_mut(&id) else {
+                    return self.fail(format!("{request:?} is sent over {id:?}, which is gone"));
                 };
                 connection.out.push_back(Asked::Request { slot, request, asking, number });
                 let server = connection.server;
@@ -198,19 +198,19 @@ impl World {
                     self.fail(format!("{request:?} of {slot} is sent to {server}, which has sent it away"));
                 }
             }
-            Effect::Subscribe { line, channel, .. } => {
+            Effect::Subscribe { connection: id, channel, .. } => {
                 self.efforts += 1;
-                match self.lines.get_mut(&line) {
+                match self.lines.get_mut(&id) {
                     Some(connection) => connection.out.push_back(Asked::Subscribe(channel)),
-                    None => self.fail(format!("{channel} is subscribed over {line:?}, which is gone")),
+                    None => self.fail(format!("{channel} is subscribed over {id:?}, which is gone")),
                 }
             }
-            Effect::Drop { line } => {
-                self.lines.remove(&line);
-                self.attempts.remove(&line);
+            Effect::Drop { connection: id } => {
+                self.lines.remove(&id);
+                self.attempts.remove(&id);
             }
             Effect::Tell { slot, event } => self.hear(slot, event),
-            Effect::ConnectSecond { .. } | Effect::Replicas { .. } | Effect::First(_) | Effect::Note(_) => {}
+            Effect::ConnectSecond { .. } | Effect::Replicas { .. } | Effect::First(_) | Effect::LogRecord(_) => {}
         }
     }
 

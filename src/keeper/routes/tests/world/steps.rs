@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::super::alone::{call, denied, facts, node, refused};
 use super::{Asked, Attempt, Connection, Health, Kind, NAMES, Said, Server, World, ms};
 use crate::keeper::machine::RequestId;
-use crate::keeper::routes::{Event, Found, Line, Peer, tag};
+use crate::keeper::routes::{ConnectionId, Discovered, Event, Peer, tag};
 use crate::protocol::{self, Refusal};
 use crate::server;
 use crate::server::{Facts, Reply, Slot, SlotMap, slot_of};
@@ -125,7 +125,7 @@ impl World {
         machine.next += 1;
         let request = RequestId(machine.next);
         machine.awaited.insert(request);
-        self.feed(Event::Send { slot, request, call: call() });
+        self.feed(Event::Ask { slot, request, call: call() });
     }
 
     fn execute(&mut self, which: u8) {
@@ -136,7 +136,7 @@ impl World {
         };
         let many = self.lines.values().filter(|connection| ready(connection)).count().max(1);
         let nth = self.lines.iter_mut().filter(|(_, connection)| ready(connection)).nth(usize::from(which) % many);
-        let Some((line, connection)) = nth else { return };
+        let Some((id, connection)) = nth else { return };
         let here = connection.server;
         let elsewhere = |to: usize, asking| Reply::Elsewhere { node: node(to as u16), asking };
         let said = match connection.out.pop_front() {
@@ -169,10 +169,10 @@ impl World {
                     // What was asked earlier, elsewhere, must not be executed after this. Requests of a line that ended are
                     // another matter: the next line to that server kills them.
                     let (latest, over) = machine.executed;
-                    if number < latest && over != line.0 && !asking {
+                    if number < latest && over != id.0 && !asking {
                         self.broken.get_or_insert(format!("{number} of {slot} is executed after {latest}"));
                     }
-                    machine.executed = machine.executed.max((number, line.0));
+                    machine.executed = machine.executed.max((number, id.0));
                 }
                 Said::Reply { slot, request, reply }
             }
@@ -183,23 +183,23 @@ impl World {
     /// The outcome of an attempt, or what a server has said next, arrives.
     fn deliver(&mut self, which: u8) {
         let arrives = |connection: &Connection| connection.broken || !connection.back.is_empty();
-        let ready: Vec<Line> =
-            self.lines.iter().filter(|(_, connection)| arrives(connection)).map(|(line, _)| *line).collect();
+        let ready: Vec<ConnectionId> =
+            self.lines.iter().filter(|(_, connection)| arrives(connection)).map(|(id, _)| *id).collect();
         let servers = &self.servers;
         let done = |attempt: &Attempt| {
             let (Attempt::Connect(server) | Attempt::Question(server)) = attempt;
             servers[*server].health != Health::Hangs
         };
-        let attempts = self.attempts.iter().filter(|(_, attempt)| done(attempt)).map(|(line, _)| *line);
-        let all: Vec<Line> = ready.into_iter().chain(attempts).collect();
-        let Some(line) = all.get(usize::from(which) % all.len().max(1)).copied() else { return };
-        if let Some(attempt) = self.attempts.remove(&line) {
-            return self.attempted(line, &attempt);
+        let attempts = self.attempts.iter().filter(|(_, attempt)| done(attempt)).map(|(id, _)| *id);
+        let all: Vec<ConnectionId> = ready.into_iter().chain(attempts).collect();
+        let Some(id) = all.get(usize::from(which) % all.len().max(1)).copied() else { return };
+        if let Some(attempt) = self.attempts.remove(&id) {
+            return self.attempted(id, &attempt);
         }
-        let Some(connection) = self.lines.get_mut(&line) else { return };
+        let Some(connection) = self.lines.get_mut(&id) else { return };
         let server = connection.server;
         let Some(said) = connection.back.pop_front() else {
-            return self.feed(Event::Ended { line, cause: "broken".into() });
+            return self.feed(Event::Ended { connection: id, cause: "broken".into() });
         };
         let said = match said {
             Said::Reply { slot, request, reply } => {
@@ -207,20 +207,20 @@ impl World {
                 if self.machines[&slot].awaited.contains(&request) {
                     self.learn(slot, server, &reply);
                 }
-                server::Said::Reply { tag: tag(slot, request), call: call(), reply }
+                server::WireEvent::Reply { tag: tag(slot, request), call: call(), reply }
             }
-            Said::Subscribed(channel) => server::Said::Subscribed(channel),
+            Said::Subscribed(channel) => server::WireEvent::Subscribed(channel),
             Said::NotSubscribed(channel, reply) => {
                 let slot = self.owner.keys().copied().find(|slot| channel_of(*slot) == channel);
                 // Neither does a refusal of a subscription that the route has left behind.
                 let peer = Peer::Node(node(server as u16));
                 let here = |slot: &Slot| self.routes.routes[slot].peer.as_ref() == Some(&peer);
                 slot.filter(here).into_iter().for_each(|slot| self.learn(slot, server, &reply));
-                server::Said::NotSubscribed { channel, reply }
+                server::WireEvent::NotSubscribed { channel, reply }
             }
-            Said::Unsubscribed(channel) => server::Said::Unsubscribed(channel),
+            Said::Unsubscribed(channel) => server::WireEvent::Unsubscribed(channel),
         };
-        self.feed(Event::Said { line, said });
+        self.feed(Event::Wire { connection: id, said });
     }
 
     /// A server has said who serves this slot.
@@ -231,7 +231,7 @@ impl World {
         }
     }
 
-    fn attempted(&mut self, line: Line, attempt: &Attempt) {
+    fn attempted(&mut self, id: ConnectionId, attempt: &Attempt) {
         let (Attempt::Connect(server) | Attempt::Question(server)) = *attempt;
         let error = match &self.servers[server] {
             Server { health: Health::Down, .. } => Some(refused()),
@@ -239,22 +239,22 @@ impl World {
             _ => None,
         };
         let event = match (error, attempt) {
-            (Some(error), _) => Event::Failed { line, error },
+            (Some(error), _) => Event::Failed { connection: id, error },
             (None, Attempt::Question(_)) if self.kind == Kind::Sentinels => {
-                Event::Found { line, found: Found::Master(node(self.master() as u16)) }
+                Event::Discovered { connection: id, found: Discovered::Master(node(self.master() as u16)) }
             }
             (None, Attempt::Question(_)) => {
                 let range = |(slot, owner): (&Slot, &usize)| (*slot, *slot, node(*owner as u16));
                 let map = SlotMap::of(self.owner.iter().map(range).collect());
                 self.sent_away.retain(|(slot, server)| self.owner[slot] != *server);
-                Event::Found { line, found: Found::Slots(map) }
+                Event::Discovered { connection: id, found: Discovered::Slots(map) }
             }
             (None, Attempt::Connect(_)) => {
                 let replica = self.kind != Kind::Cluster && self.master() != server;
                 let (out, back) = (VecDeque::new(), VecDeque::new());
-                self.lines.insert(line, Connection { server, out, back, broken: false });
+                self.lines.insert(id, Connection { server, out, back, broken: false });
                 let facts = Facts { is_replica: replica, read_only: replica, ..facts(&format!("run {server}")) };
-                Event::Ready { line, facts }
+                Event::Ready { connection: id, facts }
             }
         };
         self.feed(event);

@@ -86,7 +86,7 @@ fn a_waiter_near_the_front_asks_when_the_lease_ends() {
     assert_eq!(machine.next_due(), Some(at(10.1 + 5.0 + 0.001)));
 }
 
-/// Its server was rolled back, and names a grant from before: it has to hear of the one that is held.
+/// A server that was rolled back names a grant from before: it has to hear of the one that is held.
 #[test]
 fn a_lease_that_an_answer_names_under_another_token_is_renewed_at_once() {
     for (token, renews) in [(7, false), (6, true)] {
