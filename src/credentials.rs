@@ -66,12 +66,12 @@ impl fmt::Debug for Credentials {
 #[derive(Clone)]
 pub(crate) enum Login {
     Known(Credentials),
-    Asked(Source),
+    Asked(LoginSource),
 }
 
 impl Login {
     /// Blocks at most until the deadline.
-    pub(crate) fn credentials(&self, deadline: Time) -> Answer {
+    pub(crate) fn credentials(&self, deadline: Time) -> LoginAnswer {
         match self {
             Login::Known(credentials) => Ok(credentials.clone()),
             Login::Asked(source) => source.ask(deadline),
@@ -79,12 +79,12 @@ impl Login {
     }
 }
 
-pub(crate) type Answer = Result<Credentials, Arc<str>>;
+pub(crate) type LoginAnswer = Result<Credentials, Arc<str>>;
 type Ask = dyn Fn() -> Result<Credentials, String> + Send + Sync;
 
 /// Where a client asks for its login.
 #[derive(Clone)]
-pub(crate) struct Source(Arc<Inner>);
+pub(crate) struct LoginSource(Arc<Inner>);
 
 struct Inner {
     ask: Box<Ask>,
@@ -102,10 +102,10 @@ struct State {
     /// The program is asked, and has not answered yet.
     asked: bool,
     answers: u64,
-    last: Option<Answer>,
+    last: Option<LoginAnswer>,
 }
 
-impl Source {
+impl LoginSource {
     pub(crate) fn new(ask: impl Fn() -> Result<Credentials, String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(Inner { ask: Box::new(ask), asking: OfProcess::default() }))
     }
@@ -120,7 +120,7 @@ impl Source {
 
     /// Asks, and waits until the deadline at the latest. Code of the program may never return: it has a thread of its
     /// own, and is not asked again before it has answered. Whoever asks meanwhile gets the same answer.
-    pub(crate) fn ask(&self, deadline: Time) -> Answer {
+    pub(crate) fn ask(&self, deadline: Time) -> LoginAnswer {
         let Asking { state, answered } = self.0.asking.get();
         let mut state = lock(state);
         let before = state.answers;
@@ -179,7 +179,7 @@ mod tests {
         let asked = Arc::new(AtomicU32::new(0));
         let (go_on, waits) = channel();
         let (count, waits) = (asked.clone(), Mutex::new(waits));
-        let source = Source::new(move || {
+        let source = LoginSource::new(move || {
             let times = count.fetch_add(1, Ordering::SeqCst) + 1;
             lock(&waits).recv().unwrap();
             Ok(Credentials::new("u", times.to_string()))
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn a_program_is_asked_again_whatever_it_panics_with() {
-        let source = Source::new(|| std::panic::panic_any(Bomb));
+        let source = LoginSource::new(|| std::panic::panic_any(Bomb));
         for _ in 0..2 {
             let error = source.ask(Time::now() + Duration::from_secs(5)).unwrap_err();
             assert_eq!(&*error, "the program panicked: without a text");
@@ -216,11 +216,11 @@ mod tests {
 
     #[test]
     fn a_program_that_panics_or_refuses_is_told_apart_from_one_that_hangs() {
-        let ask = |source: Source| source.ask(Time::now() + LONG).unwrap_err();
-        assert_eq!(&*ask(Source::new(|| Err("no token".to_owned()))), "no token");
-        assert_eq!(&*ask(Source::new(|| panic!("seen in tests"))), "the program panicked: seen in tests");
+        let ask = |source: LoginSource| source.ask(Time::now() + LONG).unwrap_err();
+        assert_eq!(&*ask(LoginSource::new(|| Err("no token".to_owned()))), "no token");
+        assert_eq!(&*ask(LoginSource::new(|| panic!("seen in tests"))), "the program panicked: seen in tests");
         assert!(
-            ask(Source::of_file("u".into(), "/nonexistent".into()))
+            ask(LoginSource::of_file("u".into(), "/nonexistent".into()))
                 .starts_with("the password file /nonexistent cannot be read: ")
         );
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 use super::Client;
-use crate::credentials::{Credentials, Login, Source};
+use crate::credentials::{Credentials, Login, LoginSource};
 use crate::error::{ConnectError, InvalidOption};
 use crate::keeper;
 use crate::operation::Operation;
@@ -17,7 +17,7 @@ use crate::server::Target;
 
 /// The address of the server, as the builder was given it.
 #[derive(Clone)]
-enum Server {
+enum ServerChoice {
     Url(String),
     /// The environment names it so that nobody can read it.
     Unreadable(InvalidOption),
@@ -49,7 +49,7 @@ enum Server {
 #[derive(Clone)]
 #[must_use]
 pub struct ClientBuilder {
-    server: Server,
+    server: ServerChoice,
     login: Option<Login>,
     #[cfg(feature = "tls")]
     tls: Option<crate::Tls>,
@@ -72,7 +72,7 @@ impl std::fmt::Debug for ClientBuilder {
 impl Default for ClientBuilder {
     fn default() -> Self {
         Self {
-            server: Server::Url("redis://127.0.0.1/".into()),
+            server: ServerChoice::Url("redis://127.0.0.1/".into()),
             login: None,
             #[cfg(feature = "tls")]
             tls: None,
@@ -109,8 +109,8 @@ impl ClientBuilder {
         let default = Self::default();
         Self {
             server: match text("REDIS_URL") {
-                Ok(url) => url.map_or(default.server, Server::Url),
-                Err(error) => Server::Unreadable(error),
+                Ok(url) => url.map_or(default.server, ServerChoice::Url),
+                Err(error) => ServerChoice::Unreadable(error),
             },
             prefix: text("FAIRLOCK_PREFIX").and_then(|prefix| prefix.map_or(default.prefix, Ok)),
             label: text("FAIRLOCK_LABEL"),
@@ -135,7 +135,7 @@ impl ClientBuilder {
     /// ```
     #[cfg(feature = "redis-1")]
     pub fn from_redis(settings: &crate::server::ConnectionInfo) -> Self {
-        Self { server: Server::Settings(Box::new(settings.clone())), ..Self::default() }
+        Self { server: ServerChoice::Settings(Box::new(settings.clone())), ..Self::default() }
     }
 
     /// The address of the server (default `redis://127.0.0.1/`):
@@ -150,7 +150,7 @@ impl ClientBuilder {
     /// password all but letters, digits and `-._~` is written as `%23` (for `#`) and so on. A URL with a part that has no
     /// use here, such as another parameter or a fragment, is an error.
     pub fn url(mut self, url: &str) -> Self {
-        self.server = Server::Url(url.into());
+        self.server = ServerChoice::Url(url.into());
         self
     }
 
@@ -158,14 +158,14 @@ impl ClientBuilder {
     /// again after every loss of the connection. Replaces [`url`](Self::url).
     pub fn sentinel<S: Into<String>>(mut self, sentinels: impl IntoIterator<Item = S>, master: &str) -> Self {
         let sentinels = sentinels.into_iter().map(Into::into).collect();
-        self.server = Server::Sentinel { sentinels, master: master.into() };
+        self.server = ServerChoice::Sentinel { sentinels, master: master.into() };
         self
     }
 
     /// A Redis Cluster of which these (`host` or `host:port`, default port 6379) are some nodes. Replaces
     /// [`url`](Self::url).
     pub fn cluster<S: Into<String>>(mut self, nodes: impl IntoIterator<Item = S>) -> Self {
-        self.server = Server::Cluster { nodes: nodes.into_iter().map(Into::into).collect() };
+        self.server = ServerChoice::Cluster { nodes: nodes.into_iter().map(Into::into).collect() };
         self
     }
 
@@ -178,7 +178,7 @@ impl ClientBuilder {
     /// The same, with the password in a file, which is read at each connection: one that is changed at the server and
     /// in the file needs no new client. A line break at its end does not count.
     pub fn login_from_file(mut self, user: &str, password_file: impl Into<PathBuf>) -> Self {
-        self.login = Some(Login::Asked(Source::of_file(user.to_owned(), password_file.into())));
+        self.login = Some(Login::Asked(LoginSource::of_file(user.to_owned(), password_file.into())));
         self
     }
 
@@ -205,7 +205,7 @@ impl ClientBuilder {
         mut self,
         ask: impl Fn() -> Result<Credentials, E> + Send + Sync + 'static,
     ) -> Self {
-        self.login = Some(Login::Asked(Source::new(move || ask().map_err(|error| error.to_string()))));
+        self.login = Some(Login::Asked(LoginSource::new(move || ask().map_err(|error| error.to_string()))));
         self
     }
 
@@ -270,12 +270,12 @@ impl ClientBuilder {
         #[cfg(not(feature = "tls"))]
         let encrypted = false;
         match &self.server {
-            Server::Url(url) => Target::parse(url),
-            Server::Unreadable(error) => Err(error.clone().into()),
-            Server::Sentinel { sentinels, master } => Target::sentinel(sentinels, master, encrypted),
-            Server::Cluster { nodes } => Target::cluster(nodes, encrypted),
+            ServerChoice::Url(url) => Target::parse(url),
+            ServerChoice::Unreadable(error) => Err(error.clone().into()),
+            ServerChoice::Sentinel { sentinels, master } => Target::sentinel(sentinels, master, encrypted),
+            ServerChoice::Cluster { nodes } => Target::cluster(nodes, encrypted),
             #[cfg(feature = "redis-1")]
-            Server::Settings(settings) => Target::of_settings(settings, encrypted),
+            ServerChoice::Settings(settings) => Target::of_settings(settings, encrypted),
         }
     }
 
@@ -287,7 +287,8 @@ impl ClientBuilder {
         #[cfg(feature = "tls")]
         if let Some(tls) = &self.tls {
             if !target.is_encrypted() {
-                let scheme = if let Server::Url(url) = &self.server { url.trim().split(':').next() } else { None };
+                let scheme =
+                    if let ServerChoice::Url(url) = &self.server { url.trim().split(':').next() } else { None };
                 return Err(ConnectError::NotEncrypted { scheme: scheme.unwrap_or("redis").to_owned() });
             }
             target.set_tls(tls)?;

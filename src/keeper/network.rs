@@ -11,7 +11,7 @@ use super::message::Message;
 use super::poller::{Poller, Watched};
 use super::routes::{ConnectionId, Discovered, Effect, Event, Shape, tag};
 use crate::clock::Time;
-use crate::credentials::{Answer, LOGIN_PAUSE};
+use crate::credentials::{LOGIN_PAUSE, LoginAnswer};
 use crate::error::ConnectError;
 use crate::server::{Endpoint, Facts, Node, Target, Wire, WireEvent};
 use crate::spots::reach;
@@ -33,7 +33,7 @@ enum SetUpOutcome {
     Connection((Wire, Facts)),
     Discovered(Discovered),
     /// For the login on a connection that stays.
-    Login(Answer),
+    Login(LoginAnswer),
 }
 
 pub(super) struct Network {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::discovery::SlotMap;
 use super::endpoint::{Endpoint, Node};
 use super::resp::{Frames, Garbage, Value};
-use super::wire::{Pairing, Purpose, Reply, Request, WireEvent};
+use super::wire::{CallOutcome, OutgoingRequest, Pairing, Purpose, WireEvent};
 use crate::protocol::{InspectRequest, LockKeys, SCRIPTS};
 
 /// Feeds frames with these bytes in pieces, until they end or `take` does.
@@ -87,7 +87,7 @@ pub fn converse(questions: &[u8], bytes: &[u8], size: usize) -> (Vec<String>, Op
     let keys = Arc::new(LockKeys::new("fairlock", "x"));
     let mut out = Vec::new();
     for (tag, question) in (1..).zip(questions) {
-        let request = |asking| Request {
+        let request = |asking| OutgoingRequest {
             call: crate::protocol::Request::Inspect(InspectRequest { keys: keys.clone(), after: None, count: 10 }),
             channel: "c".into(),
             asking,
@@ -106,7 +106,7 @@ pub fn converse(questions: &[u8], bytes: &[u8], size: usize) -> (Vec<String>, Op
     let end = feed(bytes, size, |value| match pairing.take(value, &mut out) {
         Ok(Some(WireEvent::Reply { tag, reply, .. })) => {
             said.push(match reply {
-                Reply::Result(result) => format!("{tag} {result:?}"),
+                CallOutcome::Result(result) => format!("{tag} {result:?}"),
                 other => format!("{tag} {other:?}"),
             });
             None

@@ -33,7 +33,7 @@ pub use line::{Answer, Line, Place, Places};
 pub(crate) use redis::ConnectionInfo;
 pub(crate) use setup::{Facts, Previous};
 pub(crate) use target::Target;
-pub(crate) use wire::{Reply, Wire, WireEvent};
+pub(crate) use wire::{CallOutcome, Wire, WireEvent};
 /// What the service of `testing` is made of, too.
 #[cfg(any(test, feature = "testing"))]
 pub(crate) use {endpoint::digests, resp::Value, stream::Stream};

@@ -6,7 +6,7 @@ use std::net::Ipv6Addr;
 use percent_encoding::percent_decode_str;
 
 use super::endpoint::{Address, Endpoint, Node, bad};
-use super::url::{Kind, Url};
+use super::url::{Url, UrlKind};
 use crate::credentials::Login;
 use crate::error::ConnectError;
 
@@ -83,19 +83,19 @@ impl Target {
             nodes.map(|node| Ok(Endpoint::of_node(node?, url.encrypted))).collect::<Result<Vec<_>, ConnectError>>()
         };
         match url.kind {
-            Kind::Server => {
+            UrlKind::Server => {
                 let database = url.database(url.path.trim_end_matches('/'))?;
                 let [server] = <[_; 1]>::try_from(servers(SERVER_PORT)?)
                     .map_err(|_| bad("several hosts need redis+sentinel:// or redis+cluster://"))?;
                 Ok(Target::Server(Endpoint { database, ..with_login(server) }))
             }
-            Kind::Socket => {
+            UrlKind::Socket => {
                 let (path, database) = (Address::Path(url.socket()?), url.database("")?);
                 Ok(Target::Server(Endpoint { database, ..with_login(Endpoint::of(path, false)) }))
             }
-            Kind::Cluster if !url.path.is_empty() => Err(bad("a cluster has no databases")),
-            Kind::Cluster => Ok(Target::Cluster(servers(SERVER_PORT)?.into_iter().map(with_login).collect())),
-            Kind::Sentinels => {
+            UrlKind::Cluster if !url.path.is_empty() => Err(bad("a cluster has no databases")),
+            UrlKind::Cluster => Ok(Target::Cluster(servers(SERVER_PORT)?.into_iter().map(with_login).collect())),
+            UrlKind::Sentinels => {
                 let (name, database) = url.path.split_once('/').unwrap_or((url.path, ""));
                 let name = percent_decode_str(name).decode_utf8().map_err(|_| bad("the master's name is not UTF-8"))?;
                 if name.is_empty() {

@@ -24,28 +24,28 @@ macro_rules! quoting {
 
 /// What a URL names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum UrlKind {
     Server,
     Socket,
     Sentinels,
     Cluster,
 }
 
-impl Kind {
+impl UrlKind {
     /// The parameters of such a URL.
     fn parameters(self) -> &'static [&'static str] {
         match self {
-            Kind::Server => &["db", "protocol"],
-            Kind::Socket => &["db", "protocol", "user", "pass"],
-            Kind::Sentinels => &["db", "protocol", "sentinel_user", "sentinel_password"],
-            Kind::Cluster => &["protocol"],
+            UrlKind::Server => &["db", "protocol"],
+            UrlKind::Socket => &["db", "protocol", "user", "pass"],
+            UrlKind::Sentinels => &["db", "protocol", "sentinel_user", "sentinel_password"],
+            UrlKind::Cluster => &["protocol"],
         }
     }
 }
 
 /// A URL in its parts. Only logins are decoded.
 pub(super) struct Url<'a> {
-    pub(super) kind: Kind,
+    pub(super) kind: UrlKind,
     pub(super) encrypted: bool,
     login: Option<Credentials>,
     /// With their ports, between commas.
@@ -76,7 +76,7 @@ impl<'a> Url<'a> {
         let (authority, path) = front.split_once('/').unwrap_or((front, ""));
         let (login, hosts) = match authority.rsplit_once('@') {
             Some((login, hosts)) => (login, hosts),
-            None if kind != Kind::Socket && rest.contains('@') => {
+            None if kind != UrlKind::Socket && rest.contains('@') => {
                 return Err(bad(concat!("a / or a ? comes before its @; ", quoting!())));
             }
             None => ("", authority),
@@ -133,25 +133,25 @@ impl<'a> Url<'a> {
     }
 }
 
-fn kind(scheme: &str) -> Option<(Kind, bool)> {
+fn kind(scheme: &str) -> Option<(UrlKind, bool)> {
     let (plain, kind) = scheme.split_once(['+', '-']).map_or((scheme, None), |(plain, kind)| (plain, Some(kind)));
     let encrypted = match plain {
         "redis" | "valkey" => false,
         "rediss" | "valkeys" => true,
-        "unix" if kind.is_none() => return Some((Kind::Socket, false)),
+        "unix" if kind.is_none() => return Some((UrlKind::Socket, false)),
         _ => return None,
     };
     let kind = match kind {
-        None => Kind::Server,
-        Some("unix") if !encrypted => Kind::Socket,
-        Some("sentinel") => Kind::Sentinels,
-        Some("cluster") => Kind::Cluster,
+        None => UrlKind::Server,
+        Some("unix") if !encrypted => UrlKind::Socket,
+        Some("sentinel") => UrlKind::Sentinels,
+        Some("cluster") => UrlKind::Cluster,
         Some(_) => return None,
     };
     Some((kind, encrypted))
 }
 
-fn parameters(kind: Kind, query: &str) -> Result<Vec<(&str, &str)>, ConnectError> {
+fn parameters(kind: UrlKind, query: &str) -> Result<Vec<(&str, &str)>, ConnectError> {
     let mut read: Vec<(&str, &str)> = Vec::new();
     for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
         let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));

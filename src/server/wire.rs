@@ -33,13 +33,13 @@ pub(crate) enum WireEvent {
     Reply {
         tag: u64,
         call: protocol::Request,
-        reply: Reply,
+        reply: CallOutcome,
     },
     Push(Push),
     Subscribed(Arc<str>),
     NotSubscribed {
         channel: Arc<str>,
-        reply: Reply,
+        reply: CallOutcome,
     },
     /// By the server itself, when a slot leaves it.
     Unsubscribed(Arc<str>),
@@ -50,7 +50,7 @@ pub(crate) enum WireEvent {
 /// The outcome of a request.
 #[derive(Debug, Clone)]
 #[allow(clippy::large_enum_variant)] // It is moved once or twice, and a box would cost an allocation for each reply.
-pub(crate) enum Reply {
+pub(crate) enum CallOutcome {
     Result(Result<protocol::Reply, Refusal>),
     /// Another node of the cluster serves this slot; `asking`: for this one call.
     Elsewhere {
@@ -91,7 +91,7 @@ impl Wire {
     /// Queues a request. Hand-offs come to `channel`. `asking`: a node of a cluster is asked for a slot that is only on
     /// its way there.
     pub(crate) fn send(&mut self, tag: u64, call: protocol::Request, channel: &Arc<str>, asking: bool) {
-        let request = Request { call, channel: channel.clone(), asking };
+        let request = OutgoingRequest { call, channel: channel.clone(), asking };
         self.pairing.request(Purpose::Tag(tag), request, false, &mut self.stream.out);
     }
 
@@ -112,7 +112,7 @@ impl Wire {
             ids: vec![protocol::WireId::of_nobody()],
         };
         let call = protocol::Request::Leave(leave);
-        let request = Request { call, channel: "".into(), asking: false };
+        let request = OutgoingRequest { call, channel: "".into(), asking: false };
         self.pairing.request(Purpose::Replicas { replicas, within }, request, false, &mut self.stream.out);
     }
 
@@ -164,7 +164,7 @@ pub(super) struct Pairing {
 enum PendingReply {
     Request {
         of: Purpose,
-        request: Request,
+        request: OutgoingRequest,
         by_text: bool,
     },
     /// ASKING before a request. The answer to it is of no use; that of the request is.
@@ -184,7 +184,7 @@ pub(super) enum Purpose {
     },
 }
 
-pub(super) struct Request {
+pub(super) struct OutgoingRequest {
     pub(super) call: protocol::Request,
     pub(super) channel: Arc<str>,
     pub(super) asking: bool,
@@ -199,7 +199,7 @@ impl Pairing {
         self.awaited.push_back(PendingReply::Subscription(channel.clone()));
     }
 
-    pub(super) fn request(&mut self, of: Purpose, request: Request, by_text: bool, out: &mut Vec<u8>) {
+    pub(super) fn request(&mut self, of: Purpose, request: OutgoingRequest, by_text: bool, out: &mut Vec<u8>) {
         if request.asking {
             // In one write, because ASKING is for the very next command.
             put(out, &["ASKING"]);
@@ -281,13 +281,13 @@ impl Pairing {
             }
             (PendingReply::Request { of, request, .. }, error) => {
                 let reply = match error {
-                    Some(error) => Reply::of(&error),
-                    None => Reply::Result(read(&request.call, value)),
+                    Some(error) => CallOutcome::of(&error),
+                    None => CallOutcome::Result(read(&request.call, value)),
                 };
                 self.answered(of, request.call, reply, out)
             }
             (PendingReply::Subscription(channel), Some(error)) => {
-                Some(WireEvent::NotSubscribed { channel, reply: Reply::of(&error) })
+                Some(WireEvent::NotSubscribed { channel, reply: CallOutcome::of(&error) })
             }
             (PendingReply::Subscription(_), None) => {
                 return Err(format!("the server answers a subscription with {}", short(value)));
@@ -303,36 +303,42 @@ impl Pairing {
         })
     }
 
-    fn answered(&mut self, of: Purpose, call: protocol::Request, reply: Reply, out: &mut Vec<u8>) -> Option<WireEvent> {
+    fn answered(
+        &mut self,
+        of: Purpose,
+        call: protocol::Request,
+        reply: CallOutcome,
+        out: &mut Vec<u8>,
+    ) -> Option<WireEvent> {
         let (replicas, within) = match of {
             Purpose::Tag(tag) => return Some(WireEvent::Reply { tag, call, reply }),
             Purpose::Replicas { replicas, within } => (replicas, within),
         };
         let refusal = match reply {
-            Reply::Result(Ok(_)) => {
+            CallOutcome::Result(Ok(_)) => {
                 put(out, &["WAIT", &replicas.to_string(), &within.as_millis().max(1).to_string()]);
                 self.awaited.push_back(PendingReply::Replicas);
                 return None;
             }
-            Reply::Result(Err(refusal)) => refusal,
-            Reply::NotServing(cause) => Refusal::Temporary(cause),
-            Reply::Elsewhere { .. } => Refusal::Temporary("its slot moved to another node".into()),
+            CallOutcome::Result(Err(refusal)) => refusal,
+            CallOutcome::NotServing(cause) => Refusal::Temporary(cause),
+            CallOutcome::Elsewhere { .. } => Refusal::Temporary("its slot moved to another node".into()),
         };
         Some(WireEvent::Replicas(Err(refusal)))
     }
 }
 
-impl Reply {
+impl CallOutcome {
     /// The meaning of an error, by the server's words.
     fn of(error: &str) -> Self {
         let mut words = error.split(' ');
         let redirects = matches!(words.next(), Some("MOVED" | "ASK"));
         if redirects && let Some(node) = words.nth(1).and_then(Node::parse) {
-            return Reply::Elsewhere { node, asking: error.starts_with("ASK ") };
+            return CallOutcome::Elsewhere { node, asking: error.starts_with("ASK ") };
         }
         match meaning(error) {
-            Meaning::NotServing => Reply::NotServing(error.into()),
-            _ => Reply::Result(Err(refusal(error))),
+            Meaning::NotServing => CallOutcome::NotServing(error.into()),
+            _ => CallOutcome::Result(Err(refusal(error))),
         }
     }
 }

@@ -47,7 +47,7 @@ fn start(in_front: bool) -> Result<u8, Failure> {
     }
     let (folder, program) = (Folder::find()?, find_server()?);
     folder.prepare()?;
-    if answer(&folder)? != Answer::Nothing {
+    if answer(&folder)? != Readiness::Nothing {
         say("the private server runs already; this one takes over when it ends");
     }
     let failure = become_server(&folder, &program, Place::InTurn);
@@ -56,7 +56,7 @@ fn start(in_front: bool) -> Result<u8, Failure> {
 
 fn stop(force: bool) -> Result<u8, Failure> {
     let folder = Folder::find()?;
-    let connection = if answer(&folder)? == Answer::Nothing { None } else { Connection::open(&folder).ok() };
+    let connection = if answer(&folder)? == Readiness::Nothing { None } else { Connection::open(&folder).ok() };
     let failed = |error| Failure::because(&folder.shown(), error);
     let Some(mut connection) = connection else {
         return stop_unreachable(&folder, force);
@@ -105,10 +105,10 @@ fn status() -> Result<u8, Failure> {
     let folder = Folder::find()?;
     let shown = folder.shown();
     let (text, code) = match (answer(&folder)?, servers_of(&folder).first()) {
-        (Answer::Ready, _) => (format!("running: {}{}", folder.url(), about(&folder).unwrap_or_default()), 0),
-        (Answer::Loading, _) => (format!("reading its data: {}", folder.url()), 0),
-        (Answer::Nothing, Some(server)) => (format!("process {} runs without a socket in {shown}", server.pid), 1),
-        (Answer::Nothing, None) => (format!("not running; its folder would be {shown}"), 1),
+        (Readiness::Ready, _) => (format!("running: {}{}", folder.url(), about(&folder).unwrap_or_default()), 0),
+        (Readiness::Loading, _) => (format!("reading its data: {}", folder.url()), 0),
+        (Readiness::Nothing, Some(server)) => (format!("process {} runs without a socket in {shown}", server.pid), 1),
+        (Readiness::Nothing, None) => (format!("not running; its folder would be {shown}"), 1),
     };
     show(&text);
     Ok(code)
@@ -146,7 +146,7 @@ pub(crate) fn runs() -> Result<bool, Failure> {
     let folder = Folder::find()?;
     let deadline = Instant::now() + PAUSE + GRACE;
     loop {
-        if answer(&folder)? != Answer::Nothing || !servers_of(&folder).is_empty() {
+        if answer(&folder)? != Readiness::Nothing || !servers_of(&folder).is_empty() {
             return Ok(true);
         }
         if !folder.path().exists() || folder.stop_mark().exists() || Instant::now() > deadline {
@@ -196,7 +196,7 @@ fn watch_over_server() -> Result<(), Failure> {
 
 /// Starts the server unless it runs. Returns when it answers.
 fn bring_up(folder: &Folder) -> Result<Option<Child>, Failure> {
-    if answer(folder)? == Answer::Ready {
+    if answer(folder)? == Readiness::Ready {
         return Ok(None);
     }
     // Before the folder is made, which would be left behind.
@@ -212,11 +212,11 @@ fn bring_up(folder: &Folder) -> Result<Option<Child>, Failure> {
     loop {
         match (answer(folder)?, &mut child) {
             // Another job may have started it while this one waited for the lock.
-            (Answer::Ready, _) => return Ok(child),
+            (Readiness::Ready, _) => return Ok(child),
             // It reads its journal, which may take long or fail.
-            (Answer::Loading, _) => deadline = Instant::now() + START,
-            (Answer::Nothing, None) => child = Some(launch(folder, &program)?),
-            (Answer::Nothing, Some(_)) => {}
+            (Readiness::Loading, _) => deadline = Instant::now() + START,
+            (Readiness::Nothing, None) => child = Some(launch(folder, &program)?),
+            (Readiness::Nothing, Some(_)) => {}
         }
         if let Some(server) = &mut child
             && let Some(status) = server.try_wait().ok().flatten()
@@ -298,7 +298,7 @@ fn last_words(folder: &Folder) -> String {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Answer {
+enum Readiness {
     Ready,
     /// The server reads its journal.
     Loading,
@@ -308,15 +308,15 @@ enum Answer {
 
 /// Asks the server of this folder. A server that accepts connections but does not answer is an error: no other is
 /// started.
-fn answer(folder: &Folder) -> Result<Answer, Failure> {
+fn answer(folder: &Folder) -> Result<Readiness, Failure> {
     if !folder.socket().exists() {
-        return Ok(Answer::Nothing);
+        return Ok(Readiness::Nothing);
     }
     folder.check()?;
     match Connection::open(folder).and_then(|mut connection| connection.ask("PING")) {
-        Ok(answer) if answer.is_empty() => Ok(Answer::Nothing),
-        Ok(answer) if answer.starts_with("-LOADING") => Ok(Answer::Loading),
-        Ok(_) => Ok(Answer::Ready),
+        Ok(answer) if answer.is_empty() => Ok(Readiness::Nothing),
+        Ok(answer) if answer.starts_with("-LOADING") => Ok(Readiness::Loading),
+        Ok(_) => Ok(Readiness::Ready),
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
             Err(Failure::own(format!(
                 "the private server in {} hangs: it accepts connections but does not answer within {} s",
@@ -324,7 +324,7 @@ fn answer(folder: &Folder) -> Result<Answer, Failure> {
                 ANSWER.as_secs()
             )))
         }
-        Err(_) => Ok(Answer::Nothing),
+        Err(_) => Ok(Readiness::Nothing),
     }
 }
 

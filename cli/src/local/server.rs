@@ -97,13 +97,13 @@ fn take_place(folder: &Folder, place: Place) -> Result<[Option<OwnedFd>; 2], Fai
 /// A private server that was found among the processes.
 #[cfg_attr(not(any(target_os = "linux", target_os = "android")), allow(dead_code))]
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Server {
+pub(crate) struct FoundServer {
     pub(crate) pid: Pid,
     /// How many sockets it has open: one to listen, and one for each client.
     sockets: usize,
 }
 
-impl Server {
+impl FoundServer {
     pub(crate) fn has_clients(self) -> bool {
         self.sockets > 1
     }
@@ -131,7 +131,7 @@ mod proc {
     use rustix::fs::{MemfdFlags, memfd_create};
     use rustix::process::{Pid, geteuid};
 
-    use super::{Folder, Server};
+    use super::{Folder, FoundServer};
 
     /// Opens an empty file in memory. Its name in `/proc` says which folder this server belongs to, even if the folder
     /// is removed. A server without it works, but is not found.
@@ -148,7 +148,7 @@ mod proc {
         name
     }
 
-    pub(crate) fn servers_of(folder: &Folder) -> Vec<Server> {
+    pub(crate) fn servers_of(folder: &Folder) -> Vec<FoundServer> {
         let mut shown = OsString::from("/memfd:");
         shown.push(name_of(folder));
         shown.push(" (deleted)");
@@ -157,7 +157,7 @@ mod proc {
         processes.filter_map(|process| look(&process.path(), &shown)).collect()
     }
 
-    fn look(process: &Path, shown: &Path) -> Option<Server> {
+    fn look(process: &Path, shown: &Path) -> Option<FoundServer> {
         let pid = Pid::from_raw(process.file_name()?.to_str()?.parse().ok()?)?;
         // In a container the same path is another folder.
         if process.metadata().ok()?.uid() != geteuid().as_raw() || !same(&process.join("root"), Path::new("/")) {
@@ -166,7 +166,9 @@ mod proc {
         let open = std::fs::read_dir(process.join("fd")).ok()?.flatten();
         let open: Vec<PathBuf> = open.filter_map(|descriptor| descriptor.path().read_link().ok()).collect();
         let is_socket = |link: &&PathBuf| link.to_str().is_some_and(|link| link.starts_with("socket:"));
-        open.iter().any(|link| link == shown).then(|| Server { pid, sockets: open.iter().filter(is_socket).count() })
+        open.iter()
+            .any(|link| link == shown)
+            .then(|| FoundServer { pid, sockets: open.iter().filter(is_socket).count() })
     }
 
     fn same(one: &Path, other: &Path) -> bool {
@@ -180,13 +182,13 @@ mod proc {
 mod proc {
     use std::os::fd::OwnedFd;
 
-    use super::{Folder, Server};
+    use super::{Folder, FoundServer};
 
     pub(super) fn show(_: &Folder) -> Option<OwnedFd> {
         None
     }
 
-    pub(crate) fn servers_of(_: &Folder) -> Vec<Server> {
+    pub(crate) fn servers_of(_: &Folder) -> Vec<FoundServer> {
         Vec::new()
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::core::Core;
 use super::lease::confirm_after;
 use super::lock::LockMachine;
-use super::release::Kind;
+use super::release::ReleaseKind;
 use super::waiter::{Phase, Trace};
 use super::{Id, InFlight, NotGranted, RequestId};
 use crate::clock::Time;
@@ -53,7 +53,7 @@ impl LockMachine {
         }
         let Some(waiter) = self.waiters.get(&id) else {
             // The client cannot tell whether it is real: it is released once.
-            return self.give_back(core, id, Kind::LeaveBestEffort, None, core.now);
+            return self.give_back(core, id, ReleaseKind::LeaveBestEffort, None, core.now);
         };
         if waiter.about.secret != push.secret {
             return;
@@ -88,7 +88,7 @@ impl LockMachine {
             self.granted_from(core, id, own.ticket, own.seat, self.known.epoch);
             return self.granted_by_reply(core, sent, id, own, left);
         }
-        self.give_back(core, id, Kind::Release { seat: Seat::NONE }, None, core.now + left);
+        self.give_back(core, id, ReleaseKind::Release { seat: Seat::NONE }, None, core.now + left);
     }
 
     pub(super) fn granted_by_reply(&mut self, core: &mut Core, sent: Time, id: Id, own: &OwnLease, left: Duration) {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::core::Core;
 use super::grant::Grant;
 use super::lock::LockMachine;
-use super::release::Kind;
+use super::release::ReleaseKind;
 use super::waiter::Waiter;
 use super::{ANSWER_TIMEOUT, Effect, Id, InFlight, Outcome, QuestionId, Release, Renewal, RequestId, Timer};
 use crate::clock::Time;
@@ -316,7 +316,7 @@ impl LockMachine {
         }
         // A release of a lease that may be over must not look like that of the last one.
         let seat = if lease.over || deadline <= core.now { Seat::NONE } else { lease.seat };
-        self.give_back(core, id, Kind::Release { seat }, question, deadline);
+        self.give_back(core, id, ReleaseKind::Release { seat }, question, deadline);
     }
 }
 

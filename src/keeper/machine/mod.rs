@@ -4,6 +4,11 @@
 //! `grant.rs`, `lease.rs`, `release.rs`, `replicas.rs`). This file passes events to the lock that they concern, and
 //! `core.rs` has what all locks share: requests in flight, timers, and what is known of the server. `unsent.rs` has the
 //! requests that wait for room.
+//!
+//! The methods of `LockMachine` stand in six files, each with the phase from which they start and the types of that
+//! phase: what may happen to a waiter is in `waiter.rs`. They are not methods of `Waiter` or `Lease`, because each step
+//! moves an acquire from one map of the lock to another and sends for all of them. In three files of at most 400 lines
+//! the cut would run through the waiter, or through the grant, which a reader follows most.
 
 mod api;
 mod core;

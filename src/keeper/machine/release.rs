@@ -9,7 +9,7 @@ use crate::protocol::{Common, LeaveRequest, ReleaseRequest, ReleaseVerdict, Requ
 
 #[derive(Debug, Clone, Hash)]
 pub(in crate::keeper) struct PendingRelease {
-    pub(super) kind: Kind,
+    pub(super) kind: ReleaseKind,
     pub(super) question: Option<QuestionId>,
     pub(super) request: Option<RequestId>,
     /// An earlier request was executed, or may have been.
@@ -19,7 +19,7 @@ pub(in crate::keeper) struct PendingRelease {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Kind {
+pub(super) enum ReleaseKind {
     Leave,
     /// All requests were refused, so there should be nothing to release. A server that goes on refusing must not make
     /// the list of these longer and longer.
@@ -37,7 +37,14 @@ impl PendingRelease {
 }
 
 impl LockMachine {
-    pub(super) fn give_back(&mut self, core: &mut Core, id: Id, kind: Kind, question: Option<QuestionId>, until: Time) {
+    pub(super) fn give_back(
+        &mut self,
+        core: &mut Core,
+        id: Id,
+        kind: ReleaseKind,
+        question: Option<QuestionId>,
+        until: Time,
+    ) {
         core.locks_of.insert(id, self.name().clone());
         self.releases.insert(id, PendingRelease { kind, question, request: None, repeated: false, until });
         self.send_release(core, id);
@@ -47,7 +54,7 @@ impl LockMachine {
     pub(super) fn go_on(&mut self, core: &mut Core, common: &Common) {
         if common.again {
             let nobody = Id::of_no_acquire(core.last_request.0);
-            self.give_back(core, nobody, Kind::Release { seat: Seat::NONE }, None, core.now);
+            self.give_back(core, nobody, ReleaseKind::Release { seat: Seat::NONE }, None, core.now);
         }
     }
 
@@ -56,7 +63,7 @@ impl LockMachine {
         if !core.connected || pending.request.is_some() {
             return;
         }
-        let Kind::Release { seat } = pending.kind else {
+        let ReleaseKind::Release { seat } = pending.kind else {
             core.unsent.leaves.insert((self.keys.name.clone(), id));
             return;
         };
@@ -126,7 +133,7 @@ impl LockMachine {
     pub(super) fn release_refused(&mut self, core: &mut Core, id: Id, again: Time, for_good: bool) {
         let Some(pending) = self.releases.get_mut(&id) else { return };
         pending.request = None;
-        if (for_good || pending.kind == Kind::LeaveBestEffort) && pending.until <= core.now {
+        if (for_good || pending.kind == ReleaseKind::LeaveBestEffort) && pending.until <= core.now {
             self.forget_release(core, id);
         } else {
             core.timers.set(Timer::Release(id), again);

@@ -17,7 +17,7 @@ use std::time::Duration;
 use super::core::Core;
 use super::grant::Grant;
 use super::lock::LockMachine;
-use super::release::Kind;
+use super::release::ReleaseKind;
 use super::unsent::Turn;
 use super::{ANSWER_TIMEOUT, AcquireCall, Effect, Id, InFlight, Mode, NotGranted, QuestionId, RequestId, Timer};
 use crate::clock::Time;
@@ -201,7 +201,7 @@ impl LockMachine {
                 AcquireVerdict::Busy(_) | AcquireVerdict::Disbelieved => return,
             };
             if !known {
-                self.give_back(core, id, Kind::Leave, None, until);
+                self.give_back(core, id, ReleaseKind::Leave, None, until);
             }
             return;
         };
@@ -331,9 +331,9 @@ impl LockMachine {
         match waiter.trace {
             Trace::None => {}
             Trace::Unlikely if waiter.request.is_none() => {
-                self.give_back(core, id, Kind::LeaveBestEffort, None, until);
+                self.give_back(core, id, ReleaseKind::LeaveBestEffort, None, until);
             }
-            Trace::Unlikely | Trace::Likely => self.give_back(core, id, Kind::Leave, None, until),
+            Trace::Unlikely | Trace::Likely => self.give_back(core, id, ReleaseKind::Leave, None, until),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::clock::Time;
 use crate::error::{ConnectError, brief};
 use crate::keeper::machine::{ANSWER_TIMEOUT, Event as Told, RequestId};
 use crate::protocol::{LockKeys, Push, Refusal, Request};
-use crate::server::{Node, Reply, Slot};
+use crate::server::{CallOutcome, Node, Slot};
 
 /// The way of one slot's locks to their server.
 #[derive(Debug, Clone, Default)]
@@ -124,10 +124,10 @@ impl Routes {
         connection: ConnectionId,
         (slot, request): (Slot, RequestId),
         call: Request,
-        reply: Reply,
+        reply: CallOutcome,
     ) {
         let Some(Role::Main(peer)) = self.connections.get(&connection).cloned() else { return };
-        if let Reply::Result(Err(refusal @ Refusal::OutOfStep(_))) = reply {
+        if let CallOutcome::Result(Err(refusal @ Refusal::OutOfStep(_))) = reply {
             return self.out_of_step(now, slot, request, &peer, refusal);
         }
         if let Some(link) = self.links.get_mut(&peer) {
@@ -140,17 +140,17 @@ impl Routes {
             return self.open(now, slot);
         };
         match reply {
-            Reply::Result(result) => {
+            CallOutcome::Result(result) => {
                 route.moved = false;
                 self.tell(slot, Told::Answered { request, result });
             }
-            Reply::NotServing(cause) if over == connection => self.doubt(now, slot, request, &peer, cause),
-            Reply::NotServing(cause) => self.refuse(slot, request, cause),
-            Reply::Elsewhere { node, .. } if !self.is_cluster() => {
+            CallOutcome::NotServing(cause) if over == connection => self.doubt(now, slot, request, &peer, cause),
+            CallOutcome::NotServing(cause) => self.refuse(slot, request, cause),
+            CallOutcome::Elsewhere { node, .. } if !self.is_cluster() => {
                 let cause = format!("it is a node of a cluster and redirects to {node}: use redis+cluster://");
                 self.tell(slot, Told::Answered { request, result: Err(Refusal::Permanent(cause.into())) });
             }
-            Reply::Elsewhere { node, asking } => {
+            CallOutcome::Elsewhere { node, asking } => {
                 let to = whole(node, &peer);
                 match (asking, over == connection) {
                     (false, true) => self.moved(now, slot, to),
@@ -344,7 +344,13 @@ impl Routes {
         }
     }
 
-    pub(super) fn not_subscribed(&mut self, now: Time, connection: ConnectionId, channel: &Arc<str>, reply: Reply) {
+    pub(super) fn not_subscribed(
+        &mut self,
+        now: Time,
+        connection: ConnectionId,
+        channel: &Arc<str>,
+        reply: CallOutcome,
+    ) {
         let Some(Role::Main(peer)) = self.connections.get(&connection).cloned() else { return };
         let Some(up) = self.up_of(connection) else { return };
         up.subscribing.remove(channel);
@@ -352,12 +358,12 @@ impl Routes {
         let Some(&slot) = self.slots.get(channel) else { return };
         self.timers.clear(&Timer::Confirm(slot));
         let Some(route) = self.routes.get_mut(&slot).filter(|route| route.peer.as_ref() == Some(&peer)) else { return };
-        let in_doubt = matches!(reply, Reply::NotServing(_));
+        let in_doubt = matches!(reply, CallOutcome::NotServing(_));
         let refusal = match reply {
-            Reply::Elsewhere { node, .. } => return self.moved(now, slot, whole(node, &peer)),
-            Reply::Result(Ok(_)) => return,
-            Reply::Result(Err(refusal)) => refusal,
-            Reply::NotServing(cause) => Refusal::Temporary(cause),
+            CallOutcome::Elsewhere { node, .. } => return self.moved(now, slot, whole(node, &peer)),
+            CallOutcome::Result(Ok(_)) => return,
+            CallOutcome::Result(Err(refusal)) => refusal,
+            CallOutcome::NotServing(cause) => Refusal::Temporary(cause),
         };
         // Only the channel of this slot is refused. An operator may fix that, so the keeper asks again.
         route.refused = route.refused.saturating_add(1);

@@ -55,11 +55,11 @@ fn leave() -> protocol::Request {
 fn said(wire: &mut Wire) -> (Vec<String>, Option<String>) {
     let mut said = Vec::new();
     let end = wire.receive(&mut said).err();
-    let reply = |reply: &Reply| match reply {
-        Reply::Result(Ok(reply)) => format!("{:?}", reply.verdict),
-        Reply::Result(Err(refusal)) => format!("{refusal:?}"),
-        Reply::Elsewhere { node, asking } => format!("at {node}{}", if *asking { ", asking" } else { "" }),
-        Reply::NotServing(cause) => format!("does not serve: {cause}"),
+    let reply = |reply: &CallOutcome| match reply {
+        CallOutcome::Result(Ok(reply)) => format!("{:?}", reply.verdict),
+        CallOutcome::Result(Err(refusal)) => format!("{refusal:?}"),
+        CallOutcome::Elsewhere { node, asking } => format!("at {node}{}", if *asking { ", asking" } else { "" }),
+        CallOutcome::NotServing(cause) => format!("does not serve: {cause}"),
     };
     let short = |said: &WireEvent| match said {
         WireEvent::Reply { tag, reply: of, .. } => format!("{tag}: {}", reply(of)),

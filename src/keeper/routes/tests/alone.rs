@@ -8,7 +8,7 @@ use crate::error::ConnectError;
 use crate::keeper::machine::{self, RequestId};
 use crate::keeper::routes::{ConnectionId, Discovered, Effect, Event, Routes, Shape, tag};
 use crate::protocol::{self, ClientId, LeaveRequest, LockKeys, Memory, Refusal, Request, WireId};
-use crate::server::{Facts, Node, Previous, Reply, Slot, SlotMap, WireEvent, slot_of};
+use crate::server::{CallOutcome, Facts, Node, Previous, Slot, SlotMap, WireEvent, slot_of};
 
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -60,8 +60,8 @@ pub(super) fn denied() -> ConnectError {
     ConnectError::Authentication { address: "h:1".into(), cause: "WRONGPASS".into() }
 }
 
-pub(super) fn moved(to: u16) -> Reply {
-    Reply::Elsewhere { node: node(to), asking: false }
+pub(super) fn moved(to: u16) -> CallOutcome {
+    CallOutcome::Elsewhere { node: node(to), asking: false }
 }
 
 /// The slot of `x` is at the first node, all others are at the second.
@@ -232,13 +232,13 @@ impl Alone {
         })
     }
 
-    pub(super) fn reply(&mut self, connection: ConnectionId, request: u64, reply: Reply) {
+    pub(super) fn reply(&mut self, connection: ConnectionId, request: u64, reply: CallOutcome) {
         let slot = self.routes.slot("x");
         self.hear(connection, WireEvent::Reply { tag: tag(slot, RequestId(request)), call: call(), reply });
     }
 
     pub(super) fn answer(&mut self, connection: ConnectionId, request: u64) {
-        self.reply(connection, request, Reply::Result(Ok(protocol::Reply::sample())));
+        self.reply(connection, request, CallOutcome::Result(Ok(protocol::Reply::sample())));
     }
 
     /// What machines hear, in short.

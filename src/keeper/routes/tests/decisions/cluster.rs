@@ -4,7 +4,7 @@ use super::*;
 use crate::keeper::machine::RequestId;
 use crate::keeper::routes::{Effect, Event};
 use crate::protocol::Refusal;
-use crate::server::{Facts, Node, Reply, WireEvent};
+use crate::server::{CallOutcome, Facts, Node, WireEvent};
 
 #[test]
 fn slot_of_a_cluster_has_a_channel_of_its_own_before_its_route_opens() {
@@ -96,7 +96,7 @@ fn denied_channel_closes_its_own_slot_alone_and_is_asked_for_again_with_pauses()
     let (mut alone, connection) = Alone::open(map(1, 1));
     alone.want(Y);
     alone.effects();
-    let denied = || Reply::Result(Err(Refusal::Denied("NOPERM".into())));
+    let denied = || CallOutcome::Result(Err(Refusal::Denied("NOPERM".into())));
     let mut pauses = Vec::new();
     for _ in 0..8 {
         alone.hear(connection, WireEvent::NotSubscribed { channel: channel(Y), reply: denied() });
@@ -192,11 +192,11 @@ fn old_server_that_does_not_answer_is_given_up_before_the_new_one_is_used() {
 fn on_its_way() -> (Alone, ConnectionId, ConnectionId) {
     let (mut alone, first) = Alone::open(map(1, 3));
     alone.ask(1);
-    alone.reply(first, 1, Reply::Elsewhere { node: node(2), asking: true });
+    alone.reply(first, 1, CallOutcome::Elsewhere { node: node(2), asking: true });
     let (second, port) = alone.connect();
     assert_eq!(port, 2);
     alone.ask(2);
-    alone.reply(first, 2, Reply::Elsewhere { node: node(2), asking: true });
+    alone.reply(first, 2, CallOutcome::Elsewhere { node: node(2), asking: true });
     alone.effects();
     (alone, first, second)
 }
@@ -252,7 +252,7 @@ fn slot_that_leaves_its_node_is_looked_for() {
 #[test]
 fn slot_on_its_way_is_asked_for_at_the_node_where_it_goes() {
     let (mut alone, first) = Alone::open_cluster();
-    let on_its_way = || Reply::Elsewhere { node: node(2), asking: true };
+    let on_its_way = || CallOutcome::Elsewhere { node: node(2), asking: true };
     alone.ask(1);
     alone.reply(first, 1, on_its_way());
     let effects = alone.effects();
@@ -284,11 +284,11 @@ fn slot_on_its_way_is_asked_for_at_the_node_where_it_goes() {
 fn node_that_leaves_out_its_host_is_where_it_speaks_from() {
     let (mut alone, connection) = Alone::open_cluster();
     alone.ask(1);
-    alone.reply(connection, 1, Reply::Elsewhere { node: Node { host: String::new(), port: 2 }, asking: false });
+    alone.reply(connection, 1, CallOutcome::Elsewhere { node: Node { host: String::new(), port: 2 }, asking: false });
     assert_eq!(alone.told(), ["disconnected: its slot moved to h:2"]);
     let (mut alone, connection) = Alone::open_cluster();
     alone.ask(1);
-    alone.reply(connection, 1, Reply::Elsewhere { node: Node { host: "other".into(), port: 2 }, asking: false });
+    alone.reply(connection, 1, CallOutcome::Elsewhere { node: Node { host: "other".into(), port: 2 }, asking: false });
     assert_eq!(alone.told(), ["disconnected: its slot moved to other:2"]);
 }
 

@@ -3,10 +3,10 @@
 use super::*;
 use crate::keeper::machine::RequestId;
 use crate::keeper::routes::{Discovered, Effect, Event};
-use crate::server::{Reply, WireEvent};
+use crate::server::{CallOutcome, WireEvent};
 
-fn readonly() -> Reply {
-    Reply::NotServing("READONLY".into())
+fn readonly() -> CallOutcome {
+    CallOutcome::NotServing("READONLY".into())
 }
 
 #[test]
@@ -63,7 +63,7 @@ fn nodes_are_asked_about_a_slot_that_its_node_does_not_serve_and_connections_sta
     alone.handle(Event::Discovered { connection: asked[0].0, found: map(1, 2) });
     let doubt = |alone: &mut Alone, request| {
         alone.ask(request);
-        alone.reply(connection, request, Reply::NotServing("CLUSTERDOWN".into()));
+        alone.reply(connection, request, CallOutcome::NotServing("CLUSTERDOWN".into()));
         let effects = alone.effects();
         let told = Vec::from_iter(effects.iter().filter_map(told));
         assert_eq!((told, dropped(&effects)), (vec![format!("{request} refused: CLUSTERDOWN")], vec![]));
@@ -95,8 +95,10 @@ fn nodes_are_asked_about_a_channel_that_its_node_does_not_serve() {
     alone.want(Y);
     let (second, _) = alone.connect();
     alone.effects();
-    alone
-        .hear(second, WireEvent::NotSubscribed { channel: channel(Y), reply: Reply::NotServing("CLUSTERDOWN".into()) });
+    alone.hear(
+        second,
+        WireEvent::NotSubscribed { channel: channel(Y), reply: CallOutcome::NotServing("CLUSTERDOWN".into()) },
+    );
     let asked = alone.asked();
     alone.handle(Event::Discovered { connection: asked[0].0, found: map(1, 1) });
     let subscribed = |alone: &mut Alone| {

@@ -4,7 +4,7 @@ use super::*;
 use crate::keeper::machine::RequestId;
 use crate::keeper::routes::{Effect, Event, LogRecord, Shape, tag};
 use crate::protocol::{self, Refusal};
-use crate::server::{Facts, Reply, WireEvent};
+use crate::server::{CallOutcome, Facts, WireEvent};
 
 #[test]
 fn route_opens_when_the_connection_is_set_up() {
@@ -127,7 +127,7 @@ fn connection_that_ends_is_made_again_and_the_next_one_kills_it() {
         said(WireEvent::Reply {
             tag: tag(0, RequestId(1)),
             call: call(),
-            reply: Reply::Result(Ok(protocol::Reply::sample())),
+            reply: CallOutcome::Result(Ok(protocol::Reply::sample())),
         }),
         said(WireEvent::Push(push("x"))),
         Event::Ended { connection, cause: "gone".into() },
@@ -179,7 +179,7 @@ fn server_is_connected_to_again_though_nobody_wants_a_lock() {
 /// The call fails, so that a server that always answers so is not asked without an end.
 #[test]
 fn server_that_is_out_of_step_is_left_after_its_call_was_told() {
-    let out_of_step = || Reply::Result(Err(Refusal::OutOfStep("strange".into())));
+    let out_of_step = || CallOutcome::Result(Err(Refusal::OutOfStep("strange".into())));
     let mut alone = Alone::wanting();
     let (connection, _) = alone.connect();
     alone.ask(1);

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::keeper::routes::{Discovered, Effect, Event};
-use crate::server::{Facts, Reply};
+use crate::server::{CallOutcome, Facts};
 
 #[test]
 fn sentinels_are_asked_before_each_attempt() {
@@ -16,7 +16,7 @@ fn sentinels_are_asked_before_each_attempt() {
         assert_eq!((port, alone.told()), (master, vec!["connected".into()]));
         let before = alone.now;
         alone.ask(1);
-        alone.reply(connection, 1, Reply::NotServing("READONLY".into()));
+        alone.reply(connection, 1, CallOutcome::NotServing("READONLY".into()));
         assert_eq!(alone.now, before, "a master that takes no writes is left at once");
         alone.now += 1000;
     }

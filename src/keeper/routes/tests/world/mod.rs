@@ -11,7 +11,7 @@ use crate::clock::Time;
 use crate::keeper::machine::{self, RequestId};
 use crate::keeper::routes::{ConnectionId, Effect, Event, Routes, Shape};
 use crate::protocol::ClientId;
-use crate::server::{Node, Reply, Slot};
+use crate::server::{CallOutcome, Node, Slot};
 
 const NAMES: [&str; 3] = ["x", "y", "z"];
 /// The most that one event may lead to, for each route and server.
@@ -57,9 +57,9 @@ enum Asked {
 
 #[derive(Clone, Debug)]
 enum Said {
-    Reply { slot: Slot, request: RequestId, reply: Reply },
+    Reply { slot: Slot, request: RequestId, reply: CallOutcome },
     Subscribed(Arc<str>),
-    NotSubscribed(Arc<str>, Reply),
+    NotSubscribed(Arc<str>, CallOutcome),
     Unsubscribed(Arc<str>),
 }
 

@@ -9,7 +9,7 @@ use crate::keeper::machine::RequestId;
 use crate::keeper::routes::{ConnectionId, Discovered, Event, Peer, tag};
 use crate::protocol::{self, Refusal};
 use crate::server;
-use crate::server::{Facts, Reply, Slot, SlotMap, slot_of};
+use crate::server::{CallOutcome, Facts, Slot, SlotMap, slot_of};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in super::super) enum Step {
@@ -138,15 +138,15 @@ impl World {
         let nth = self.lines.iter_mut().filter(|(_, connection)| ready(connection)).nth(usize::from(which) % many);
         let Some((id, connection)) = nth else { return };
         let here = connection.server;
-        let elsewhere = |to: usize, asking| Reply::Elsewhere { node: node(to as u16), asking };
+        let elsewhere = |to: usize, asking| CallOutcome::Elsewhere { node: node(to as u16), asking };
         let said = match connection.out.pop_front() {
             None => return,
             Some(Asked::Subscribe(channel)) => {
                 let slot = owner.keys().find(|slot| in_cluster && channel_of(**slot) == channel);
                 if servers[here].cut_off && in_cluster {
-                    Said::NotSubscribed(channel, Reply::NotServing("CLUSTERDOWN".into()))
+                    Said::NotSubscribed(channel, CallOutcome::NotServing("CLUSTERDOWN".into()))
                 } else if servers[here].denies_channels {
-                    Said::NotSubscribed(channel, Reply::Result(Err(Refusal::Denied("NOPERM".into()))))
+                    Said::NotSubscribed(channel, CallOutcome::Result(Err(Refusal::Denied("NOPERM".into()))))
                 } else if let Some(owner) = slot.map(|slot| owner[slot]).filter(|owner| *owner != here) {
                     Said::NotSubscribed(channel, elsewhere(owner, false))
                 } else {
@@ -156,14 +156,14 @@ impl World {
             Some(Asked::Request { slot, request, asking, number }) => {
                 let (owner, going) = (owner[&slot], going.get(&slot).copied());
                 let reply = match going {
-                    _ if !in_cluster && master != here => Reply::NotServing("READONLY".into()),
-                    _ if in_cluster && servers[here].cut_off => Reply::NotServing("CLUSTERDOWN".into()),
+                    _ if !in_cluster && master != here => CallOutcome::NotServing("READONLY".into()),
+                    _ if in_cluster && servers[here].cut_off => CallOutcome::NotServing("CLUSTERDOWN".into()),
                     Some(to) if owner == here && number % 2 == 0 => elsewhere(to, true),
-                    Some(to) if to == here && asking => Reply::Result(Ok(protocol::Reply::sample())),
-                    _ if owner == here => Reply::Result(Ok(protocol::Reply::sample())),
+                    Some(to) if to == here && asking => CallOutcome::Result(Ok(protocol::Reply::sample())),
+                    _ if owner == here => CallOutcome::Result(Ok(protocol::Reply::sample())),
                     _ => elsewhere(owner, false),
                 };
-                if matches!(reply, Reply::Result(_))
+                if matches!(reply, CallOutcome::Result(_))
                     && let Some(machine) = self.machines.get_mut(&slot)
                 {
                     // What was asked earlier, elsewhere, must not be executed after this. Requests of a line that ended are
@@ -224,8 +224,8 @@ impl World {
     }
 
     /// A server has said who serves this slot.
-    fn learn(&mut self, slot: Slot, from: usize, reply: &Reply) {
-        if let Reply::Elsewhere { node, asking: false } = reply {
+    fn learn(&mut self, slot: Slot, from: usize, reply: &CallOutcome) {
+        if let CallOutcome::Elsewhere { node, asking: false } = reply {
             self.sent_away.insert((slot, from));
             self.sent_away.remove(&(slot, usize::from(node.port)));
         }
