@@ -13,7 +13,8 @@ pub struct Terms {
     pub shortest: Duration,
     /// What a busy machine may add to every bound in time but the next.
     pub slack: Duration,
-    /// How long after its timeout an acquire may return. No fault of the server excuses more.
+    /// How long after its timeout an acquire may return, and after a jump of the clock a process may notice a grant. No
+    /// fault of the server excuses more.
     pub lateness: Duration,
     pub admitted: Vec<Admitted>,
 }

@@ -253,6 +253,11 @@ fn tokens_must_rise() {
     assert_eq!(late_by_jump.tokens_rise(&in_trouble(Trouble::Jumped, 30, 45)), Ok(()));
     rejected(late_by_jump.tokens_rise(&in_trouble(Trouble::Jumped, 30, 40)), "did not rise from b.1");
     rejected(late.tokens_rise(&in_trouble(Trouble::Jumped, 30, 45)), "did not rise from b.1");
+    // A process that is slow may notice it only when the next holder is done.
+    let slow = |ns| Terms { lateness: Duration::from_nanos(ns), ..in_trouble(Trouble::Jumped, 30, 45) };
+    assert_eq!(late.tokens_rise(&slow(2)), Ok(()));
+    rejected(late.tokens_rise(&slow(1)), "did not rise from b.1");
+    rejected(late.tokens_rise(&Terms { lateness: Duration::from_nanos(9), ..calm() }), "did not rise from b.1");
     // Tokens need not rise by one.
     assert_eq!(good_but(&[("granted 204", "granted 9999")]).tokens_rise(&calm()), Ok(()));
     // Two grants under one token are two, also if one of them was never believed.
