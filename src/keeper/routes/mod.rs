@@ -6,7 +6,7 @@
 //!
 //! ```text
 //!   closed ──▶ server known? ──▶ connected? ──▶ old server has answered? ──▶ channel subscribed? ──▶ open
-//!                 search.rs        peers.rs                slots.rs                slots.rs
+//!                 search.rs        peers.rs                slots.rs             subscriptions.rs
 //! ```
 //!
 //! A closed route goes through these steps again by itself, for ever. Each attempt to connect has a number, a
@@ -30,6 +30,7 @@ mod peers;
 mod replicas;
 mod search;
 mod slots;
+mod subscriptions;
 #[cfg(test)]
 #[allow(clippy::expect_used, clippy::unwrap_used)]
 mod tests;
