@@ -1,11 +1,12 @@
-//! The course of a lease: what the keeper, the waker thread and callers change while it lasts.
+//! The course of a lease: what the keeper and callers change while it lasts. The deadline that the keeper decides by is
+//! the `term` of the machine's lease (`machine/lease.rs`); this one is what callers read of it.
 //!
 //! | field | written by | read by |
 //! |---|---|---|
 //! | `deadline` | the keeper: later by a renewal; whoever ends the lease: earlier | all |
 //! | `renewals`, `renewed_at` | the keeper | all |
 //! | `taken` | the caller that takes the grant, or the keeper that takes it back: the first of them | both |
-//! | `ending`, `lost` | whoever ends the lease: the first of keeper, caller, and a client that closes | all |
+//! | `ending`, `lost` | whoever ends the lease: the keeper or a caller, whichever is first | all |
 
 use crate::clock::Time;
 use crate::error::LostReason;

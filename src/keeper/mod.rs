@@ -43,13 +43,13 @@
 //! push is late, its lease counts only if its token is higher than any that a reply or an earlier push has named;
 //! otherwise the waiter asks the server first (I4).
 //!
-//! **Holding.** The local deadline counts from just before the client sent the request that brought the grant or the
-//! last renewal (I4), on a clock that counts suspended time. For a grant that a push brought, that is the last answered
-//! request that kept the session alive. This thread sends renewals, whatever the caller's threads do (I12), and for an
-//! extended lease as often as for any other, because a renewal shows whether the server still knows the lease. A lease
-//! that cannot be renewed is declared lost a `notice` before its deadline, which is final. No code of callers runs on
-//! this thread: the waker thread calls their wakers, subscribers of `tracing` and recorders of `metrics` (`wakers/`,
-//! `observe.rs`).
+//! **Holding.** The local deadline (`course.rs` says who writes it) counts from just before the client sent the request
+//! that brought the grant or the last renewal (I4), on a clock that counts suspended time. For a grant that a push
+//! brought, that is the last answered request that kept the session alive. This thread sends renewals, whatever the
+//! caller's threads do (I12), and for an extended lease as often as for any other, because a renewal shows whether the
+//! server still knows the lease. A lease that cannot be renewed is declared lost a `notice` before its deadline, which
+//! is final. No code of callers runs on this thread: the waker thread calls their wakers, subscribers of `tracing` and
+//! recorders of `metrics` (`wakers/`, `observe.rs`).
 //!
 //! **Bursts.** Only so many requests are unanswered on a connection. Acquires, leaves and questions beyond that wait in
 //! the machine, and are built when there is room (`machine/unsent.rs`). Renewals and releases do not wait, so they are
