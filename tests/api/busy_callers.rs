@@ -128,9 +128,6 @@ async fn wakers_that_block_delay_no_lease_and_no_wake_up() {
     const BLOCKED: usize = 4;
     let (server, client) = server_and_client().await;
     let held = client.lock_with("held", options(LEASE)).unwrap().acquire().await.unwrap();
-    let broken = client.lock_with("broken", options(LEASE)).unwrap();
-    let guard = broken.acquire().await.unwrap();
-
     let gate = Arc::new(Gate::default());
     let waker = Waker::from(gate.clone());
     let other = Client::connect(&server.url()).await.unwrap();
@@ -144,6 +141,8 @@ async fn wakers_that_block_delay_no_lease_and_no_wake_up() {
         wanted.release().await.unwrap();
     }
     // A call that the server cannot have answered, and a caller that awaits the loss of a lease.
+    let broken = client.lock_with("broken", options(LEASE)).unwrap();
+    let guard = broken.acquire().await.unwrap();
     server.stop();
     let mut renewal = Box::pin(guard.renew());
     wait_with(&waker, &mut renewal);
