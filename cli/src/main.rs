@@ -28,6 +28,7 @@ mod look;
 mod names;
 mod output;
 mod process;
+mod progress;
 mod refusal;
 mod run;
 mod runtime;

@@ -9,7 +9,7 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
 use crate::exit;
-use crate::run::progress;
+use crate::progress;
 
 /// Shows all warnings from now on.
 pub(crate) fn show() {

@@ -10,7 +10,7 @@ use super::screen::what;
 use crate::exit::{Failure, say};
 use crate::log::Log;
 use crate::process::terminal::Terminal;
-use crate::run::progress::{self, Part, Style};
+use crate::progress::{self, Part, Style};
 use crate::text::printable;
 
 /// How long the server may take for an answer, also at the end of the timeout.

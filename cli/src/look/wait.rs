@@ -17,7 +17,7 @@ use super::status::WAITERS;
 use super::{HELD, LOOK, check_names, each_second, lock, look, own};
 use crate::duration::timeout;
 use crate::exit::{Failure, TIMED_OUT};
-use crate::run::progress;
+use crate::progress;
 use crate::survey::{self, Survey};
 use crate::text::printable;
 use crate::{connect, output, refusal, runtime};

@@ -26,11 +26,11 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::unbounded_channel;
 
-use super::events::Event;
-use super::granted::{self, Granted};
+use super::held_locks::{self, HeldLocks};
+use super::inbox::RunEvent;
+use super::label;
 use super::setting::Setting;
 use super::stand_in::{self, Script};
-use super::{request, warning};
 use crate::exit::{self, Failure, LOST};
 use crate::process::signals;
 use crate::{connect, output, runtime, stderr, warnings};
@@ -124,22 +124,22 @@ pub(crate) fn keep_for(script: Option<OsString>, server: &connect::Args, args: &
 
 /// Holds the locks until the stdin ends, or for a script until it has closed its descriptor.
 fn keep(server: &connect::Args, args: &Args, mut script: Option<Script>) -> Result<u8, Failure> {
-    let names = granted::in_order(&args.name, &args.and);
+    let names = held_locks::in_order(&args.name, &args.and);
     let label = || match &script {
-        Some(script) => request::default_label(&script.words(), script.number()),
-        None => request::default_label(&["hold".into()], std::process::id()),
+        Some(script) => label::default(&script.words(), script.number()),
+        None => label::default(&["hold".into()], std::process::id()),
     };
     let mut setting = Setting::new(server, &args.wait, names, NOTICE, label)?;
     if let Some(script) = &script {
-        let hear = setting.hear.clone();
+        let outbox = setting.outbox.clone();
         // Before the grant nobody needs it then.
-        script.on_death(move || drop(hear.send(Event::Signal(Signal::SIGTERM))))?;
+        script.on_death(move || drop(outbox.send(RunEvent::Signal(Signal::SIGTERM))))?;
     }
     let runtime = runtime::start(Builder::enable_time)?;
     runtime.block_on(async {
-        let (granted, _) = setting.take().await?;
-        let hear = setting.hear.clone();
-        let closed = move || drop(hear.send(Event::Closed));
+        let (granted, ..) = setting.take().await?;
+        let outbox = setting.outbox.clone();
+        let closed = move || drop(outbox.send(RunEvent::Closed));
         let token = granted.token(&args.name);
         let begun = match &mut script {
             Some(script) => {
@@ -152,15 +152,15 @@ fn keep(server: &connect::Args, args: &Args, mut script: Option<Script>) -> Resu
                 .and_then(|()| watch_stdin(closed)),
         };
         if script.is_none() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
-            let names = setting.news.names().to_owned();
-            setting.news.mention(format_args!("{names} is held until Ctrl-D"));
+            let names = setting.reporter.names().to_owned();
+            setting.reporter.mention(format_args!("{names} is held until Ctrl-D"));
         }
         let script = script.as_ref();
         let end = match begun {
             Ok(()) => until_closed(&mut setting, &granted, script).await,
-            Err(failure) => End::Failed(failure),
+            Err(failure) => HoldEnd::Failed(failure),
         };
-        let lost = matches!(end, End::Lost);
+        let lost = matches!(end, HoldEnd::Lost);
         if lost {
             if let Some(script) = script {
                 // The signal may end it, and with it its stderr.
@@ -171,24 +171,24 @@ fn keep(server: &connect::Args, args: &Args, mut script: Option<Script>) -> Resu
         }
         if script.is_some() {
             // Nobody waits for the stand-in, so no signal keeps it from giving back the lock.
-            setting.events = unbounded_channel().1;
+            setting.inbox = unbounded_channel().1;
         }
-        setting.news.stopping();
+        setting.reporter.stopping();
         let released = setting.release(granted, lost).await;
         let code = match end {
-            End::Closed | End::Signalled(Signal::SIGINT) => 0,
-            End::Signalled(signal) => exit::by_signal(signal as i32),
-            End::Lost => LOST,
-            End::Failed(failure) => return Err(failure),
+            HoldEnd::Closed | HoldEnd::Signalled(Signal::SIGINT) => 0,
+            HoldEnd::Signalled(signal) => exit::by_signal(signal as i32),
+            HoldEnd::Lost => LOST,
+            HoldEnd::Failed(failure) => return Err(failure),
         };
         if released {
-            setting.news.released(code);
+            setting.reporter.released(code);
         }
         Ok(code)
     })
 }
 
-enum End {
+enum HoldEnd {
     Closed,
     Signalled(Signal),
     Lost,
@@ -197,42 +197,42 @@ enum End {
 
 /// The end that this event brings, if it brings one. A script decides itself what a signal means, so it is passed on,
 /// and the lock is held until the script is done.
-fn heard(event: Option<Event>, script: Option<&Script>) -> Option<End> {
+fn end_by(event: Option<RunEvent>, script: Option<&Script>) -> Option<HoldEnd> {
     match event {
-        Some(Event::Closed) | None => return Some(End::Closed),
-        Some(Event::Signal(Signal::SIGTSTP)) => signals::stop_here(false),
-        Some(Event::Signal(signal)) if signals::ends(signal) => match script {
+        Some(RunEvent::Closed) | None => return Some(HoldEnd::Closed),
+        Some(RunEvent::Signal(Signal::SIGTSTP)) => signals::stop_here(false),
+        Some(RunEvent::Signal(signal)) if signals::ends(signal) => match script {
             Some(script) => script.tell(signal),
-            None => return Some(End::Signalled(signal)),
+            None => return Some(HoldEnd::Signalled(signal)),
         },
         Some(_) => {}
     }
     None
 }
 
-async fn until_closed(setting: &mut Setting<'_>, granted: &Granted, script: Option<&Script>) -> End {
+async fn until_closed(setting: &mut Setting<'_>, granted: &HeldLocks, script: Option<&Script>) -> HoldEnd {
     loop {
         let renewed = granted.renewed();
-        let next_look = warning::look(granted, setting.timing, &mut setting.news).await;
+        let next_look = setting.reporter.warn_if_due(granted, setting.timing).await;
         tokio::select! {
             biased;
-            event = setting.events.recv() => if let Some(end) = heard(event, script) { return end },
+            event = setting.inbox.recv() => if let Some(end) = end_by(event, script) { return end },
             lost = granted.guards.lost() => {
-                setting.news.lost(Some(&lost), "stop what it protects");
-                return End::Lost;
+                setting.reporter.lost(Some(&lost), "stop what it protects");
+                return HoldEnd::Lost;
             }
-            Some((name, token, left)) = renewed => setting.news.renewed(&name, token, left),
+            Some((name, token, left)) = renewed => setting.reporter.renewed(&name, token, left),
             () = tokio::time::sleep(next_look.min(setting.timing.warning)) => {}
         }
     }
 }
 
 /// After a loss: until what used the lock is done, or until no lease is left that keeps others out.
-async fn until_done(setting: &mut Setting<'_>, granted: &Granted, script: Option<&Script>) {
+async fn until_done(setting: &mut Setting<'_>, granted: &HeldLocks, script: Option<&Script>) {
     loop {
         let left = granted.longest_remaining();
         tokio::select! {
-            event = setting.events.recv() => if heard(event, script).is_some() { return },
+            event = setting.inbox.recv() => if end_by(event, script).is_some() { return },
             // Of several leases some may still be renewed.
             () = tokio::time::sleep(left) => if left.is_zero() { return },
         }

@@ -1,16 +1,14 @@
-//! The request of a run, and the messages about its outcome.
+//! The locks that `run` and `hold` ask for, and the messages when they do not get them.
 
-use std::ffi::OsString;
 use std::time::Duration;
 
 use fairlock::error::{AcquireError, Fault, TryAcquireError};
 use fairlock::{Client, ClientBuilder, Lock, LockOptions};
 use nix::sys::signal::Signal;
-use nix::unistd::{User, geteuid};
 use tokio::time::timeout;
 
+use super::args::Wait;
 use super::nested::Ancestors;
-use super::subject;
 use crate::connect::Server;
 use crate::exit::{self, Failure};
 use crate::refusal;
@@ -19,31 +17,20 @@ use crate::text::{hold, name_of, no_grants, printable};
 /// How long the server may take to show at the end of a wait that it is still there.
 const ANSWER: Duration = Duration::from_secs(2);
 
-pub(crate) struct Request<'a> {
-    pub(crate) server: &'a Server,
-    pub(crate) client: &'a ClientBuilder,
+pub(crate) struct LockRequest<'a> {
+    pub(crate) wait: &'a Wait,
+    pub(crate) server: Server,
+    pub(crate) client: ClientBuilder,
     /// In the order in which they are taken.
-    pub(crate) names: &'a [&'a str],
+    pub(crate) names: Vec<&'a str>,
     pub(crate) label: String,
     pub(crate) options: LockOptions,
+    /// What is left of `--timeout`: less than all when the locks have to be waited for once more.
     pub(crate) timeout: Option<Duration>,
     pub(crate) no_wait: bool,
-    pub(crate) replicas: u32,
-    /// Instead of 122 and 124.
-    pub(crate) conflict_code: Option<u8>,
-    pub(crate) quiet: bool,
     /// What to do if the server does not answer.
     pub(crate) tip: Option<&'static str>,
-    pub(crate) ancestors: &'a Ancestors,
-}
-
-/// The label that others see: who runs this process and where, and which command it is for.
-pub(crate) fn default_label(command: &[OsString], process: u32) -> String {
-    let machine = rustix::system::uname();
-    let host = machine.nodename().to_string_lossy();
-    let user = User::from_uid(geteuid()).ok().flatten().map(|user| user.name + "@").unwrap_or_default();
-    let name: String = subject::of(command).chars().take(40).collect();
-    format!("{user}{host}:{process} {name}").trim_end().to_owned()
+    pub(crate) ancestors: Ancestors,
 }
 
 /// The failure of a wait that a signal ended.
@@ -81,11 +68,11 @@ fn not_served(why: &str) -> String {
     format!("; the server does not serve: {}", printable(why))
 }
 
-impl Request<'_> {
+impl LockRequest<'_> {
     /// The failure to get a lock that others have.
     fn conflict(&self, code: u8, message: String) -> Failure {
-        let failure = Failure::new(self.conflict_code.unwrap_or(code), message);
-        if self.quiet { failure.without_message() } else { failure }
+        let failure = Failure::new(self.wait.conflict_exit_code.unwrap_or(code), message);
+        if self.wait.quiet { failure.without_message() } else { failure }
     }
 
     pub(crate) fn not_now(&self, name: &str, error: &TryAcquireError) -> Failure {
@@ -122,7 +109,7 @@ impl Request<'_> {
         let refused = cause.as_deref().and_then(refusal::meaning).filter(|_| position.is_none()).map(str::to_owned);
         let unserved = match (cause, refused.or(trouble(lock).await)) {
             // A server whose replicas do not follow answers all the same.
-            (Some(cause), _) if self.replicas > 0 => Some(not_served(&refusal::told(&cause))),
+            (Some(cause), _) if self.wait.replicas > 0 => Some(not_served(&refusal::told(&cause))),
             (_, Some(trouble)) => Some(not_served(&trouble)),
             (_, None) => unserved(lock, position.is_some()).await,
         };

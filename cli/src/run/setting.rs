@@ -3,19 +3,19 @@
 use std::time::{Duration, Instant};
 
 use fairlock::operator::Time;
-use fairlock::{ClientBuilder, LockOptions, error::ReleaseError};
+use fairlock::{LockOptions, error::ReleaseError};
 use nix::sys::signal::Signal;
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::mpsc::unbounded_channel;
 use tokio::time::timeout;
 
+use super::acquire;
 use super::args::Wait;
-use super::events::Event;
-use super::granted::Granted;
+use super::held_locks::HeldLocks;
+use super::inbox::{Inbox, Outbox, RunEvent, interruption};
 use super::nested::Ancestors;
-use super::news::News;
-use super::request::{self, Request};
+use super::reporter::Reporter;
+use super::request::{self, LockRequest};
 use super::timing::Timing;
-use super::wait;
 use crate::connect::{self, Server};
 use crate::exit::Failure;
 use crate::local;
@@ -28,22 +28,15 @@ const ANSWER: Duration = Duration::from_secs(4);
 /// How long it waits then for what the client has still to say to servers that answer.
 const LAST_ANSWERS: Duration = Duration::from_secs(1);
 
+/// What the main thread owns from the start of this process to its end.
 pub(crate) struct Setting<'a> {
-    wait: &'a Wait,
-    /// In the order in which they are taken.
-    names: Vec<&'a str>,
-    label: String,
-    pub(crate) server: Server,
-    tip: Option<&'static str>,
-    client: ClientBuilder,
-    options: LockOptions,
-    pub(crate) ancestors: Ancestors,
+    pub(crate) request: LockRequest<'a>,
     pub(crate) timing: Timing,
     /// The signals that were blocked when this process was started.
     pub(crate) mask: Mask,
-    pub(crate) hear: UnboundedSender<Event>,
-    pub(crate) events: UnboundedReceiver<Event>,
-    pub(crate) news: News,
+    pub(crate) outbox: Outbox,
+    pub(crate) inbox: Inbox,
+    pub(crate) reporter: Reporter,
     pub(crate) terminal: Option<Terminal>,
 }
 
@@ -62,62 +55,40 @@ impl<'a> Setting<'a> {
         for name in &names {
             options.check(name).map_err(|error| Failure::own(error.to_string()))?;
         }
-        let news = News::new(wait, &names)?;
-        let place = Server::find(server)?;
+        let reporter = Reporter::new(wait, &names)?;
+        let found = Server::find(server)?;
         // Before any other thread is started, and after the private server, which must not inherit the mask.
         let mask = signals::block().map_err(|error| Failure::because("cannot block signals", error))?;
-        let (hear, events) = unbounded_channel();
-        let on_signal = hear.clone();
-        signals::listen(move |signal| drop(on_signal.send(Event::Signal(signal))))
+        let (outbox, inbox) = unbounded_channel();
+        let on_signal = outbox.clone();
+        signals::listen(move |signal| drop(on_signal.send(RunEvent::Signal(signal))))
             .map_err(|error| Failure::because("cannot listen to signals", error))?;
         if server.local {
             // After the signals are blocked, because its threads must leave them to the listener.
             local::keep_running();
         }
-        Ok(Self {
+        let request = LockRequest {
             wait,
+            client: found.client(),
+            server: found,
             names,
             label: wait.label.clone().unwrap_or_else(label),
-            client: place.client(),
-            server: place,
-            tip: server.tip(),
             options,
+            timeout: wait.timeout,
+            no_wait: wait.no_wait || wait.timeout.is_some_and(|timeout| timeout.is_zero()),
+            tip: server.tip(),
             ancestors: Ancestors::of_this_process(),
-            timing,
-            mask,
-            hear,
-            events,
-            news,
-            terminal: Terminal::open(),
-        })
-    }
-
-    /// Waits for all locks. Returns when a command must be sent TERM and when KILL, unless the leases are renewed.
-    pub(crate) async fn take(&mut self) -> Result<(Granted, (Time, Time)), Failure> {
-        self.take_guarded().await.map(|(granted, deadlines, _)| (granted, deadlines))
-    }
-
-    /// The same with the queue shim, which gives the locks back if this process is killed.
-    pub(crate) async fn take_guarded(&mut self) -> Result<(Granted, (Time, Time), Option<QueueShim>), Failure> {
-        let began = Instant::now();
-        let no_wait = self.wait.no_wait || self.wait.timeout.is_some_and(|timeout| timeout.is_zero());
-        let mut request = Request {
-            server: &self.server,
-            client: &self.client,
-            names: &self.names,
-            label: self.label.clone(),
-            options: self.options.clone(),
-            timeout: self.wait.timeout,
-            no_wait,
-            replicas: self.wait.replicas,
-            conflict_code: self.wait.conflict_exit_code,
-            quiet: self.wait.quiet,
-            tip: self.tip,
-            ancestors: &self.ancestors,
         };
+        Ok(Self { request, timing, mask, outbox, inbox, reporter, terminal: Terminal::open() })
+    }
+
+    /// Waits for all locks. Returns also when a command must be sent TERM and when KILL, unless the leases are renewed;
+    /// and the queue shim, which gives the locks back if this process is killed.
+    pub(crate) async fn take(&mut self) -> Result<(HeldLocks, (Time, Time), Option<QueueShim>), Failure> {
+        let began = Instant::now();
         loop {
-            let (events, terminal) = (&mut self.events, self.terminal.as_ref());
-            let (granted, queue_shim) = wait::for_locks(&request, events, &mut self.news, terminal).await?;
+            let (inbox, terminal) = (&mut self.inbox, self.terminal.as_ref());
+            let (granted, queue_shim) = acquire::locks(&self.request, inbox, &mut self.reporter, terminal).await?;
             // If this process was stopped, or the machine suspended, since the lease was confirmed, it is renewed
             // first.
             if Time::now() >= self.timing.of(&granted.guards).0 {
@@ -125,52 +96,48 @@ impl<'a> Setting<'a> {
             }
             let deadlines = self.timing.of(&granted.guards);
             if Time::now() < deadlines.0 {
-                self.news.granted(&granted);
+                self.reporter.granted(&granted);
                 return Ok((granted, deadlines, queue_shim));
             }
             // The lease is over, and the command was not started.
-            self.news.mention("the lock was granted too late to be used; waiting again");
-            if let Err(signal) = give_back(granted, true, events, &self.news).await {
-                return Err(request::interrupted_by(signal, &self.names));
+            self.reporter.mention("the lock was granted too late to be used; waiting again");
+            if let Err(signal) = give_back(granted, true, inbox, &self.reporter).await {
+                return Err(request::interrupted_by(signal, &self.request.names));
             }
             let least = Duration::from_millis(1);
-            request.timeout = self.wait.timeout.map(|all| all.saturating_sub(began.elapsed()).max(least));
+            let timeout = self.request.wait.timeout;
+            self.request.timeout = timeout.map(|all| all.saturating_sub(began.elapsed()).max(least));
         }
     }
 
     /// Releases the locks, and returns whether they were held until then and are given back. If a signal comes before
     /// the server answers, or it does not answer soon, they expire by themselves.
-    pub(crate) async fn release(&mut self, granted: Granted, lost: bool) -> bool {
-        give_back(granted, lost, &mut self.events, &self.news).await == Ok(true)
+    pub(crate) async fn release(&mut self, granted: HeldLocks, lost: bool) -> bool {
+        give_back(granted, lost, &mut self.inbox, &self.reporter).await == Ok(true)
     }
 }
 
 /// As [`Setting::release`]. An error is the signal that came first.
-async fn give_back(
-    granted: Granted,
-    lost: bool,
-    events: &mut UnboundedReceiver<Event>,
-    news: &News,
-) -> Result<bool, Signal> {
+async fn give_back(granted: HeldLocks, lost: bool, inbox: &mut Inbox, reporter: &Reporter) -> Result<bool, Signal> {
     let end = Instant::now() + granted.longest_remaining();
     let first = granted.first_to_end().map(|guard| guard.name().to_owned()).unwrap_or_default();
-    let Granted { client, guards } = granted;
+    let HeldLocks { client, guards } = granted;
     let left = || end.saturating_duration_since(Instant::now());
     let released = tokio::select! {
         released = timeout(ANSWER, guards.release()) => released,
-        signal = wait::interruption(events) => {
-            news.not_released(signal, left());
+        signal = interruption(inbox) => {
+            reporter.not_released(signal, left());
             return Err(signal);
         }
     };
     if !lost {
         match &released {
             Ok(Ok(())) => {}
-            Ok(Err(ReleaseError::Lost(lost))) => news.ended_before(lost),
-            Ok(Err(error)) => news.not_released(error, left()),
+            Ok(Err(ReleaseError::Lost(lost))) => reporter.ended_before(lost),
+            Ok(Err(error)) => reporter.not_released(error, left()),
             Err(_) => {
                 let trouble = request::why_silent(&client, &first).await;
-                news.not_released(trouble, left());
+                reporter.not_released(trouble, left());
             }
         }
     }

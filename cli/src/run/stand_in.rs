@@ -19,7 +19,7 @@ use rustix::fs::{FileType, FlockOperation, OFlags, flock, fstat};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::Pid;
 
-use super::journal;
+use super::event_file;
 use crate::exit::{self, Failure, say};
 use crate::process::{descriptors, this_binary};
 use crate::shim::protocol;
@@ -88,7 +88,7 @@ pub(super) struct Script {
 impl Script {
     /// Called first of all, while `fairlock hold` is alive.
     pub(super) fn of(pid: Option<OsString>, events: Option<&OsStr>) -> Result<Self, Failure> {
-        let events = events.and_then(journal::descriptor).filter(|descriptor| *descriptor > 2);
+        let events = events.and_then(event_file::descriptor).filter(|descriptor| *descriptor > 2);
         descriptors::close_inherited(events);
         let gone = |error: std::io::Error| Failure::because("the script is gone", error);
         let pid = pid.and_then(|word| word.to_str()?.parse().ok()).and_then(Pid::from_raw);
@@ -148,7 +148,7 @@ impl Script {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let _ = rustix::process::set_parent_process_death_signal(None);
         let _ = rustix::process::setsid();
-        // The journal has opened it once more.
+        // The event file has opened it once more.
         self.events.take().into_iter().for_each(descriptors::close);
         self.let_go_of_output().and_then(|()| self.watch(closed))?;
         // `fairlock hold` returns at this.

@@ -5,13 +5,11 @@ use std::time::Duration;
 use fairlock::error::Lost;
 use fairlock::operator::Time;
 use nix::sys::signal::Signal;
-use tokio::sync::mpsc::UnboundedReceiver;
 
-use super::events::Event;
-use super::granted::Granted;
-use super::news::News;
+use super::held_locks::HeldLocks;
+use super::inbox::{Inbox, RunEvent};
+use super::reporter::Reporter;
 use super::timing::Timing;
-use super::warning;
 use crate::duration::seconds;
 use crate::exit::{self, Failure, say};
 use crate::process::signals;
@@ -25,7 +23,7 @@ const MOST_TOUCHES: u32 = 3;
 
 /// How the command ended.
 #[derive(Clone, Copy)]
-pub(crate) struct Ended {
+pub(crate) struct CommandEnd {
     pub(crate) code: u8,
     /// The command, or what it left behind, was ended because the lease was lost.
     pub(crate) lost: bool,
@@ -33,7 +31,7 @@ pub(crate) struct Ended {
     pub(crate) interrupted: Option<Signal>,
 }
 
-impl From<u8> for Ended {
+impl From<u8> for CommandEnd {
     fn from(code: u8) -> Self {
         Self { code, lost: false, interrupted: None }
     }
@@ -49,12 +47,12 @@ pub(crate) struct Supervisor<'a> {
     told_to_stop: bool,
     stopped: bool,
     /// How the command itself ended. Processes that it has started may still need the lease.
-    ended: Option<Ended>,
+    ended: Option<CommandEnd>,
     /// Such processes were named to the user. Whether any of them is in the command's group.
     rest_in_group: Option<bool>,
     /// The command had the terminal when it ended.
     had_terminal: bool,
-    granted: &'a Granted,
+    granted: &'a HeldLocks,
     timing: Timing,
     /// What the shim was sent: when to send TERM, and when KILL.
     told: (Time, Time),
@@ -64,7 +62,7 @@ pub(crate) struct Supervisor<'a> {
     stuck: bool,
     lost: bool,
     told_lost: bool,
-    news: &'a mut News,
+    reporter: &'a mut Reporter,
     /// The last signal that fairlock received and passed on to the whole command.
     passed_on: Option<Signal>,
     /// How often the command used the terminal from the background since fairlock was last continued.
@@ -76,10 +74,10 @@ impl<'a> Supervisor<'a> {
         job: Job,
         mut terminal: Option<Terminal>,
         in_front: bool,
-        granted: &'a Granted,
+        granted: &'a HeldLocks,
         timing: Timing,
         told: (Time, Time),
-        news: &'a mut News,
+        reporter: &'a mut Reporter,
     ) -> Self {
         if let Some(terminal) = &mut terminal {
             terminal.handed_over = in_front;
@@ -100,32 +98,32 @@ impl<'a> Supervisor<'a> {
             stuck: false,
             lost: false,
             told_lost: false,
-            news,
+            reporter,
             passed_on: None,
             touches: 0,
         }
     }
 
     /// Returns once the command is dead, and what it has started does not need the lease.
-    pub(crate) async fn watch(mut self, events: &mut UnboundedReceiver<Event>) -> Result<Ended, Failure> {
+    pub(crate) async fn supervise(mut self, inbox: &mut Inbox) -> Result<CommandEnd, Failure> {
         let granted = self.granted;
         let result = loop {
             // Before the shim is told of the lease as it is: a renewal in between is not missed.
             let renewed = granted.renewed();
             let mut next_look = self.tell_shim();
             if !self.lost {
-                next_look = next_look.min(warning::look(granted, self.timing, self.news).await);
+                next_look = next_look.min(self.reporter.warn_if_due(granted, self.timing).await);
             }
             tokio::select! {
                 biased;
-                event = events.recv() => match event {
-                    Some(Event::Signal(signal)) => self.on_signal(signal),
-                    Some(Event::Shim(report)) => if let Some(result) = self.on_report(report) { break result },
-                    Some(Event::Closed) => {}
-                    Some(Event::ShimGone) | None => break self.on_shim_gone().await,
+                event = inbox.recv() => match event {
+                    Some(RunEvent::Signal(signal)) => self.on_signal(signal),
+                    Some(RunEvent::Shim(report)) => if let Some(result) = self.on_report(report) { break result },
+                    Some(RunEvent::Closed) => {}
+                    Some(RunEvent::ShimGone) | None => break self.on_shim_gone().await,
                 },
                 lost = granted.guards.lost(), if !self.lost => self.on_lost(&lost),
-                Some((name, token, left)) = renewed, if !self.lost => self.news.renewed(&name, token, left),
+                Some((name, token, left)) = renewed, if !self.lost => self.reporter.renewed(&name, token, left),
                 () = tokio::time::sleep(next_look) => {}
             }
         };
@@ -133,12 +131,12 @@ impl<'a> Supervisor<'a> {
         self.take_terminal_back();
         if let (true, Some(terminal)) = (self.had_terminal, &self.terminal)
             // A command that ended by itself left the modes as it wanted them to be.
-            && !matches!(result, Ok(Ended { code: ..exit::BUSY, .. }))
+            && !matches!(result, Ok(CommandEnd { code: ..exit::BUSY, .. }))
         {
             terminal.restore_modes();
         }
         // If the command did not have the terminal, no key ended it.
-        result.map(|ended| Ended { interrupted: ended.interrupted.filter(|_| self.had_terminal), ..ended })
+        result.map(|ended| CommandEnd { interrupted: ended.interrupted.filter(|_| self.had_terminal), ..ended })
     }
 
     fn take_terminal_back(&mut self) {
@@ -147,7 +145,7 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Keeps the shim's deadlines in step with the lease, and kills the shim if it has missed one. Returns after how
-    /// long it is to be called again, unless there is news before.
+    /// long it is to be called again, unless something happens before.
     fn tell_shim(&mut self) -> Duration {
         let (term_at, kill_at) = self.timing.of(&self.granted.guards);
         let mut knows = true;
@@ -181,15 +179,15 @@ impl<'a> Supervisor<'a> {
         // Without a group the command is not started yet, and the shim may report that it is too late.
         if self.job.group().is_some() {
             let and = if self.ended.is_some() { "ending what the command left behind" } else { "ending the command" };
-            self.news.lost(Some(lost), and);
+            self.reporter.lost(Some(lost), and);
         }
     }
 
     /// The exit code of a lost lease, always with its message.
-    fn ended_with_lease(&mut self, and: &str) -> Ended {
+    fn ended_with_lease(&mut self, and: &str) -> CommandEnd {
         self.lost = true;
-        self.news.lost(self.granted.guards.check().err().as_ref(), and);
-        Ended { lost: true, ..exit::LOST.into() }
+        self.reporter.lost(self.granted.guards.check().err().as_ref(), and);
+        CommandEnd { lost: true, ..exit::LOST.into() }
     }
 
     fn on_signal(&mut self, signal: Signal) {
@@ -219,7 +217,7 @@ impl<'a> Supervisor<'a> {
         self.job.order(Order::Signal { number: signal as i32, whole_group });
     }
 
-    fn on_report(&mut self, report: Report) -> Option<Result<Ended, Failure>> {
+    fn on_report(&mut self, report: Report) -> Option<Result<CommandEnd, Failure>> {
         match report {
             // It is the first report, which was read before.
             Report::Ready => {}
@@ -232,7 +230,7 @@ impl<'a> Supervisor<'a> {
             }
             Report::Exited { code, .. } => self.ended = Some(u8::try_from(code).unwrap_or(exit::OWN_FAILURE).into()),
             Report::Killed { signal, .. } => {
-                self.ended = Some(Ended {
+                self.ended = Some(CommandEnd {
                     code: exit::by_signal(signal),
                     lost: false,
                     interrupted: Signal::try_from(signal)
@@ -244,7 +242,7 @@ impl<'a> Supervisor<'a> {
             }
             Report::Rest { in_group, processes } => {
                 if self.rest_in_group.replace(in_group).is_none() {
-                    self.news.kept_for(&processes);
+                    self.reporter.kept_for(&processes);
                 }
                 // Nobody is left in front to hear the keys, so fairlock passes them on.
                 if !in_group {
@@ -260,12 +258,12 @@ impl<'a> Supervisor<'a> {
     }
 
     /// The command had ended before the lease was lost.
-    fn with_loss(&self, ended: Ended) -> Ended {
-        Ended { lost: ended.lost || (self.rest_in_group.is_some() && self.lost), ..ended }
+    fn with_loss(&self, ended: CommandEnd) -> CommandEnd {
+        CommandEnd { lost: ended.lost || (self.rest_in_group.is_some() && self.lost), ..ended }
     }
 
     /// The shim was killed. The kernel killed the command with it if it could.
-    async fn on_shim_gone(&mut self) -> Result<Ended, Failure> {
+    async fn on_shim_gone(&mut self) -> Result<CommandEnd, Failure> {
         // When the shim is collected, the kernel has signalled the command, even if the shim has not reported it yet.
         self.job.shim_is_done();
         for round in 0.. {
@@ -324,7 +322,10 @@ impl<'a> Supervisor<'a> {
             }
         } else {
             let left = seconds(self.granted.guards.remaining());
-            say(format_args!("stopped; the lease on {} ends in {left}, and the command with it", self.news.names()));
+            say(format_args!(
+                "stopped; the lease on {} ends in {left}, and the command with it",
+                self.reporter.names()
+            ));
         }
         // The rest of the job stops as well, unless the signal was for fairlock alone.
         signals::stop_here(had || touched);

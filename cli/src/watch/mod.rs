@@ -25,7 +25,7 @@ use worker::Report;
 
 use crate::exit::Failure;
 use crate::process::signals;
-use crate::run::progress;
+use crate::progress;
 use crate::survey::Survey;
 use crate::{connect, warnings};
 

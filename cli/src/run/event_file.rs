@@ -1,4 +1,4 @@
-//! `--events`: what happens to a run, one JSON object per line, for other programs.
+//! The file of `--events`, or the open descriptor: what happens to a run, one JSON object per line, for other programs.
 //!
 //! A thread writes them, so that a pipe which nobody reads holds up neither the wait nor the end of a command.
 
@@ -24,12 +24,12 @@ const BACKLOG: usize = 1000;
 /// How long the end of the process waits for its last events to be written.
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
-pub(crate) struct Journal {
+pub(crate) struct EventFile {
     file: Option<File>,
     writer: Option<(SyncSender<String>, Receiver<()>)>,
 }
 
-impl Journal {
+impl EventFile {
     /// Opens a file, or with a number the descriptor that this process inherited.
     pub(crate) fn open(to: &OsStr) -> Result<Self, Failure> {
         let descriptor = descriptor(to);
@@ -66,7 +66,7 @@ impl Journal {
             self.writer = self.file.take().and_then(start_writer);
         }
         if let Some((lines, _)) = &self.writer {
-            // A line that finds no room is left out: the run matters more than its journal.
+            // A line that finds no room is left out: the run matters more than its events.
             let _ = lines.try_send(printable_json(&line.to_string()) + "\n");
         }
     }
@@ -93,7 +93,7 @@ fn start_writer(mut file: File) -> Option<(SyncSender<String>, Receiver<()>)> {
     Some((lines, end))
 }
 
-impl Drop for Journal {
+impl Drop for EventFile {
     fn drop(&mut self) {
         if let Some((lines, end)) = self.writer.take() {
             drop(lines);

@@ -1,9 +1,11 @@
-//! What a command is about, for its label: `backup.sh` in `timeout -s TERM 1h sh -c 'cd /srv && ./backup.sh -v'`.
+//! The label of `run` and `hold`, unless `--label` gives one. It ends with what the command is about: `backup.sh` in
+//! `timeout -s TERM 1h sh -c 'cd /srv && ./backup.sh -v'`.
 
 use std::ffi::OsString;
 use std::path::Path;
 
 use clap::Parser as _;
+use nix::unistd::{User, geteuid};
 
 use crate::connect;
 
@@ -52,11 +54,11 @@ struct Nested {
     #[command(flatten)]
     _server: connect::Args,
     #[command(subcommand)]
-    task: Task,
+    task: NestedTask,
 }
 
 #[derive(clap::Subcommand)]
-enum Task {
+enum NestedTask {
     Run(super::args::Args),
 }
 
@@ -95,8 +97,17 @@ const PREPARES: [&str; 19] = [
 /// Words of a shell that stand before a command.
 const BEFORE: [&str; 8] = ["!", "do", "elif", "else", "if", "then", "until", "while"];
 
+/// The label that others see: who runs this process and where, and which command it is for.
+pub(crate) fn default(command: &[OsString], process: u32) -> String {
+    let machine = rustix::system::uname();
+    let host = machine.nodename().to_string_lossy();
+    let user = User::from_uid(geteuid()).ok().flatten().map(|user| user.name + "@").unwrap_or_default();
+    let name: String = subject(command).chars().take(40).collect();
+    format!("{user}{host}:{process} {name}").trim_end().to_owned()
+}
+
 /// The name of the program or script that this command runs in the end. If there is none, the command's own name.
-pub(crate) fn of(command: &[OsString]) -> String {
+fn subject(command: &[OsString]) -> String {
     let words: Vec<String> = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     run_by(&words).unwrap_or_else(|| words.first().map(|word| base(word)).unwrap_or_default())
 }
@@ -112,7 +123,7 @@ fn run_by(words: &[String]) -> Option<String> {
     let (first, rest) = words.split_first()?;
     let own = base(first);
     if own == "fairlock" {
-        let Task::Run(run) = Nested::try_parse_from(words).ok()?.task;
+        let NestedTask::Run(run) = Nested::try_parse_from(words).ok()?.task;
         let words: Vec<String> = run.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         return if run.shell { of_line(words.first()?) } else { run_by(&words) };
     }
@@ -181,7 +192,7 @@ fn commands(line: &str) -> Vec<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::of;
+    use super::subject;
 
     #[test]
     fn a_label_names_the_script_and_not_its_shell() {
@@ -207,7 +218,7 @@ mod tests {
             (&["日本語", "x"], "日本語"),
             (&[""], ""),
         ] {
-            assert_eq!(subject(command), name, "{command:?}");
+            assert_eq!(subject_of(command), name, "{command:?}");
         }
     }
 
@@ -229,7 +240,7 @@ mod tests {
             (&["taskset", "-c", "0,1", "make"], "make"),
             (&["stdbuf", "-oL", "tail", "-f", "x"], "tail"),
         ] {
-            assert_eq!(subject(command), name, "{command:?}");
+            assert_eq!(subject_of(command), name, "{command:?}");
         }
     }
 
@@ -248,14 +259,14 @@ mod tests {
             ("set -e", "sh"),
             ("", "sh"),
         ] {
-            assert_eq!(subject(&["sh", "-c", line]), name, "{line}");
+            assert_eq!(subject_of(&["sh", "-c", line]), name, "{line}");
         }
         // A script that a shell reads from a descriptor: `bash <(…)`.
-        assert_eq!(subject(&["bash", "/dev/fd/63"]), "bash");
+        assert_eq!(subject_of(&["bash", "/dev/fd/63"]), "bash");
     }
 
-    fn subject(command: &[&str]) -> String {
+    fn subject_of(command: &[&str]) -> String {
         let words: Vec<_> = command.iter().map(Into::into).collect();
-        of(&words)
+        subject(&words)
     }
 }

@@ -1,4 +1,4 @@
-//! The wait for the lock: connecting, queueing, reporting, and leaving the queue when interrupted.
+//! Acquires the locks of `run` and `hold`: connects, queues, reports the wait, and leaves the queue when interrupted.
 
 use std::future::IntoFuture as _;
 use std::pin::pin;
@@ -7,46 +7,44 @@ use std::time::Duration;
 use fairlock::operator::{id_of, together};
 use fairlock::{Client, Enqueue, Guard, Lock, Waiting, error::AcquireError};
 use futures_util::FutureExt as _;
-use nix::sys::signal::Signal;
-use tokio::sync::mpsc::UnboundedReceiver;
-use tokio::time::{Instant, sleep, timeout, timeout_at};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
-use super::events::Event;
-use super::granted::Granted;
-use super::news::News;
-use super::progress;
-use super::request::{Request, interrupted_by, trouble};
-use super::watch::{SILENT, watch};
+use super::held_locks::HeldLocks;
+use super::inbox::{Inbox, interruption};
+use super::queue_view::{self, QueueView};
+use super::reporter::Reporter;
+use super::request::{LockRequest, interrupted_by, trouble};
 use crate::duration::seconds;
 use crate::exit::Failure;
-use crate::process::signals;
 use crate::process::terminal::Terminal;
-use crate::refusal;
 use crate::shim::queue::{Places, QueueShim};
+use crate::{progress, refusal};
 
+/// A shorter wait is not reported.
+const SILENT: Duration = Duration::from_millis(200);
 /// How long `--no-wait` waits for an answer of the server.
 const ANSWER: Duration = Duration::from_secs(5);
 
 /// Waits for the locks. A signal ends the wait; the waiter has left the queue when this returns. If this process is
 /// killed, the queue shim that is returned gives the locks back.
-pub(crate) async fn for_locks(
-    request: &Request<'_>,
-    events: &mut UnboundedReceiver<Event>,
-    news: &mut News,
+pub(crate) async fn locks(
+    request: &LockRequest<'_>,
+    inbox: &mut Inbox,
+    reporter: &mut Reporter,
     terminal: Option<&Terminal>,
-) -> Result<(Granted, Option<QueueShim>), Failure> {
+) -> Result<(HeldLocks, Option<QueueShim>), Failure> {
     let mut client = None;
     let interrupted = tokio::select! {
         biased;
-        signal = interruption(events) => Ok(signal),
-        held = obtain(request, &mut client, news, terminal) => Err(held),
+        signal = interruption(inbox) => Ok(signal),
+        held = obtain(request, &mut client, reporter, terminal) => Err(held),
     };
     progress::erase();
     let failure = match interrupted {
-        Ok(signal) => interrupted_by(signal, request.names),
+        Ok(signal) => interrupted_by(signal, &request.names),
         Err(Ok((guards, queue_shim))) => {
             let client = client.ok_or_else(|| Failure::own("no connection"))?;
-            return Ok((Granted { client, guards: together(guards) }, queue_shim));
+            return Ok((HeldLocks { client, guards: together(guards) }, queue_shim));
         }
         Err(Err(failure)) => failure,
     };
@@ -58,27 +56,12 @@ pub(crate) async fn for_locks(
     Err(failure)
 }
 
-/// Resolves at a signal that ends the wait. Ctrl-Z stops fairlock, which keeps its place if it is continued in time.
-pub(crate) async fn interruption(events: &mut UnboundedReceiver<Event>) -> Signal {
-    loop {
-        match events.recv().await {
-            Some(Event::Signal(signal)) if signals::ends(signal) => return signal,
-            Some(Event::Signal(Signal::SIGTSTP)) => {
-                progress::erase();
-                signals::stop_here(false);
-            }
-            Some(_) => {}
-            None => std::future::pending().await,
-        }
-    }
-}
-
 /// Takes one lock after the other, all within one timeout. The names are in the one order in which every run takes its
 /// locks, so no two runs wait for each other.
 async fn obtain(
-    request: &Request<'_>,
+    request: &LockRequest<'_>,
     slot: &mut Option<Client>,
-    news: &mut News,
+    reporter: &mut Reporter,
     terminal: Option<&Terminal>,
 ) -> Result<(Vec<Guard>, Option<QueueShim>), Failure> {
     let began = Instant::now();
@@ -86,20 +69,20 @@ async fn obtain(
     *slot = Some(client.clone());
     let mut guards = Vec::new();
     // If this process is killed, its places end, and with them the locks that it got while it waits for others.
-    let mut places = Places::new(request.server);
-    for name in request.names {
+    let mut places = Places::new(&request.server);
+    for name in &request.names {
         let lock = client.lock_with(name, request.options.clone());
         let lock = lock.map_err(|error| Failure::own(error.to_string()))?;
         let guard = match request.no_wait {
             true => attempt(request, &lock, began).await?,
-            false => wait(request, &lock, began, &mut places, news, terminal).await?,
+            false => wait(request, &lock, began, &mut places, reporter, terminal).await?,
         };
         guards.push(guard);
     }
     Ok((guards, places.into_shim()))
 }
 
-async fn attempt(request: &Request<'_>, lock: &Lock, began: Instant) -> Result<Guard, Failure> {
+async fn attempt(request: &LockRequest<'_>, lock: &Lock, began: Instant) -> Result<Guard, Failure> {
     let attempt = pin!(lock.try_acquire().label(&request.label).into_future());
     match timeout_at(began + ANSWER, attempt).await {
         Ok(result) => result.map_err(|error| request.not_now(lock.name(), &error)),
@@ -117,11 +100,11 @@ async fn attempt(request: &Request<'_>, lock: &Lock, began: Instant) -> Result<G
 }
 
 async fn wait(
-    request: &Request<'_>,
+    request: &LockRequest<'_>,
     lock: &Lock,
     began: Instant,
     places: &mut Places<'_>,
-    news: &mut News,
+    reporter: &mut Reporter,
     terminal: Option<&Terminal>,
 ) -> Result<Guard, Failure> {
     let mut enqueue = lock.enqueue().label(&request.label);
@@ -129,9 +112,9 @@ async fn wait(
         // The timeout includes the time for connecting, and for the locks before.
         enqueue = enqueue.timeout(all.saturating_sub(began.elapsed()).max(Duration::from_millis(1)));
     }
-    let mut waiting = match queue(enqueue, lock, request.tip, news).await {
+    let mut waiting = match queue(enqueue, lock, request.tip, reporter).await {
         Ok(waiting) => waiting,
-        Err(error) => return Err(news.not_twice(request.not_granted(lock, &error).await)),
+        Err(error) => return Err(reporter.not_twice(request.not_granted(lock, &error).await)),
     };
     places.add(lock.name(), id_of(&waiting));
     match (&mut waiting).now_or_never() {
@@ -139,24 +122,71 @@ async fn wait(
         Some(Err(error)) => return Err(request.not_granted(lock, &error).await),
         None => places.guard(),
     }
-    news.queued(lock.name(), waiting.ticket());
-    watch(request, waiting, lock, news, terminal).await
+    reporter.queued(lock.name(), waiting.ticket());
+    until_granted(request, waiting, lock, reporter, terminal).await
+}
+
+/// Looks at the queue while the waiter waits in it, and shows the wait.
+async fn until_granted(
+    request: &LockRequest<'_>,
+    mut waiting: Waiting,
+    lock: &Lock,
+    reporter: &mut Reporter,
+    terminal: Option<&Terminal>,
+) -> Result<Guard, Failure> {
+    let began = Instant::now();
+    let (mut view, mut looks) = (QueueView::Unknown, 0);
+    // A wait that could never end must be refused before its timeout.
+    let may_be_ours = request.ancestors.had(lock.name());
+    let first = if may_be_ours { began } else { began + SILENT };
+    let looks_on = may_be_ours || reporter.tells_places();
+    let mut next_draw = first;
+    // A look at the queue may take long, for instance while the server hangs. The line is drawn meanwhile.
+    let mut look = pin!(queue_view::look(first, waiting.position(), lock, 0));
+    loop {
+        tokio::select! {
+            biased;
+            granted = &mut waiting => return match granted {
+                Ok(guard) => Ok(guard),
+                Err(error) => Err(request.not_granted(lock, &error).await),
+            },
+            new = &mut look, if looks_on => {
+                looks += 1;
+                if let Some(new) = new {
+                    if let QueueView::Place { holder: Some(holder), .. } = &new {
+                        request.ancestors.check(lock.name(), holder.token)?;
+                    }
+                    (view, looks) = (new, 0);
+                    reporter.seen(lock.name(), &view);
+                }
+                let next = Instant::now() + view.pause();
+                look.set(queue_view::look(next, waiting.position(), lock, view.known(looks)));
+            }
+            () = sleep_until(next_draw) => {}
+        }
+        if Instant::now() >= first {
+            reporter.show(terminal, lock.name(), &view);
+            // When the clock shows the next second.
+            let waited = reporter.waited();
+            next_draw = Instant::now() + Duration::from_secs(waited.as_secs() + 1).saturating_sub(waited);
+        }
+    }
 }
 
 /// With `--no-wait` any error of connecting is the answer. Otherwise the acquire itself retries after temporary errors,
 /// and fails at once for others.
-async fn connect(request: &Request<'_>) -> Result<Client, Failure> {
+async fn connect(request: &LockRequest<'_>) -> Result<Client, Failure> {
     let client = request.client.clone();
     let client = if request.no_wait { client.connect().await } else { client.connect_lazy() };
     client.map_err(|error| Failure { tip: request.tip.map(str::to_owned), ..Failure::own(error.to_string()) })
 }
 
-/// Waits for a place in the queue. Reports what prevents it: when the cause changes, and now and then.
+/// Waits for a place in the queue, and reports what prevents it.
 async fn queue(
     enqueue: Enqueue,
     lock: &Lock,
     tip: Option<&'static str>,
-    news: &mut News,
+    reporter: &mut Reporter,
 ) -> Result<Waiting, AcquireError> {
     let mut enqueue = pin!(enqueue.into_future());
     let patience = Instant::now() + Duration::from_secs(2);
@@ -168,11 +198,8 @@ async fn queue(
             () = sleep(pause) => {}
         }
         let silent = || (Instant::now() >= patience).then(|| "Redis does not answer".to_owned());
-        if let Some(trouble) = trouble(lock).await.or_else(silent).filter(|trouble| news.is_due(trouble)) {
-            news.mention(format_args!("{trouble}; trying again"));
-            if let Some(tip) = tip {
-                news.advise(tip);
-            }
+        if let Some(why) = trouble(lock).await.or_else(silent) {
+            reporter.trouble(&why, tip);
         }
         pause = Duration::from_millis(500);
     }

@@ -16,12 +16,12 @@ pub(crate) fn in_order<'a>(first: &'a str, others: &'a [String]) -> Vec<&'a str>
     names
 }
 
-pub(crate) struct Granted {
+pub(crate) struct HeldLocks {
     pub(crate) client: Client,
     pub(crate) guards: AllGuard,
 }
 
-impl Granted {
+impl HeldLocks {
     pub(crate) fn token(&self, name: &str) -> u64 {
         self.guards.tokens().find(|(locked, _)| *locked == name).map_or(0, |(_, token)| token)
     }

@@ -1,21 +1,25 @@
-//! The wait as the user sees it: how long it has lasted, the position in the queue, and the holder.
+//! What a waiter sees of its queue: how it is asked of the server, and how it reads in the progress line and in a log.
 
 use std::time::Duration;
 
-use tokio::time::Instant;
+use fairlock::{Lock, error::Fault, state::Holder};
+use tokio::time::{Instant, sleep_until};
 
-use super::progress::{Part, Style, clock};
+use super::request::trouble;
 use crate::duration::{about, seconds};
-use crate::text::{granted_to, held_by, is_unanswered, ordinal};
+use crate::progress::{Part, Style, clock};
+use crate::text::{granted_to, held_by, is_unanswered, name_of, ordinal, printable};
 
-/// What is known about the wait.
-#[derive(Debug, Clone)]
-pub(crate) enum View {
+/// After this many looks at an unchanged position the holder is asked for again: a loss of data may have changed it.
+const LOOKS: u32 = 10;
+
+/// The answer to the last look at the queue that showed something new.
+pub(crate) enum QueueView {
     Unknown,
     Place {
         position: u64,
         waiting: u64,
-        holder: Option<Before>,
+        holder: Option<HolderView>,
         recovering_until: Option<Instant>,
         /// When the lock may be granted, as far as recent holds tell.
         expected: Option<Instant>,
@@ -25,7 +29,7 @@ pub(crate) enum View {
 
 /// The holder that is waited for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Before {
+pub(crate) struct HolderView {
     /// Escaped already.
     pub(crate) label: String,
     pub(crate) token: u64,
@@ -34,7 +38,7 @@ pub(crate) struct Before {
     pub(crate) confirmed: bool,
 }
 
-impl Before {
+impl HolderView {
     pub(crate) fn held_for(&self) -> Duration {
         self.since.elapsed()
     }
@@ -51,7 +55,69 @@ impl Before {
     }
 }
 
-impl View {
+/// Looks at the queue, once it is `when`. None if that shows nothing new. The holder changes only when the queue moves,
+/// so it is not asked for at the position for which it is `known`.
+pub(crate) async fn look(
+    when: Instant,
+    position: impl Future<Output = Result<u64, Fault>>,
+    lock: &Lock,
+    known: u64,
+) -> Option<QueueView> {
+    sleep_until(when).await;
+    let position = match position.await {
+        // The lock was granted: the guard is on its way.
+        Ok(0) => return None,
+        Ok(position) if position == known => return None,
+        Ok(position) => position,
+        Err(_) => return Some(no_answer(lock).await),
+    };
+    let Ok(state) = lock.inspect().await else { return Some(no_answer(lock).await) };
+    let holder = state.holders.first();
+    Some(QueueView::Place {
+        expected: expected(lock, position, holder).await.map(|wait| Instant::now() + wait),
+        position,
+        waiting: state.waiting,
+        holder: holder.map(|holder| HolderView {
+            confirmed: holder.confirmed,
+            label: name_of(&holder.label, &holder.id),
+            token: holder.token,
+            since: Instant::now().checked_sub(holder.held_for).unwrap_or_else(Instant::now),
+        }),
+        recovering_until: state.recovering_for.map(|left| Instant::now() + left),
+    })
+}
+
+async fn no_answer(lock: &Lock) -> QueueView {
+    let why = trouble(lock).await.unwrap_or_else(|| "Redis does not answer".to_owned());
+    QueueView::NoAnswer(printable(&why))
+}
+
+/// The wait that the lock's history lets expect, where one is recorded.
+async fn expected(lock: &Lock, position: u64, holder: Option<&Holder>) -> Option<Duration> {
+    const RECENT: u32 = 20;
+    let history = lock.history(RECENT).await.ok()?;
+    let mut held: Vec<Duration> = history.grants.iter().map(|grant| grant.held).collect();
+    expected_wait(position, holder?.held_for, &mut held)
+}
+
+impl QueueView {
+    /// The position at which the holder need not be asked for, after so many looks that showed nothing new.
+    pub(crate) fn known(&self, looks: u32) -> u64 {
+        match self {
+            // One that has not answered may yet do so, or be passed over.
+            Self::Place { position, holder: Some(HolderView { confirmed: true, .. }), .. } if looks < LOOKS => {
+                *position
+            }
+            _ => 0,
+        }
+    }
+
+    /// The interval between looks. The front of the queue moves soon; a waiter far behind need not ask every second.
+    pub(crate) fn pause(&self) -> Duration {
+        let position = if let Self::Place { position, .. } = self { *position } else { 0 };
+        Duration::from_millis(500 * position.clamp(2, 30))
+    }
+
     /// What a message would be about; a log hears of each topic once. With all details only if it is `verbose`.
     pub(crate) fn topic(&self, verbose: bool) -> Option<String> {
         match self {

@@ -1,4 +1,5 @@
-//! What a run tells, and to whom: people on stderr, programs in the journal of `--events`, systemd.
+//! What `run` and `hold` tell, and to whom. People read messages on stderr, at a terminal also the progress line while
+//! they wait; programs read the events of `--events`; systemd shows a status.
 
 use std::time::{Duration, Instant};
 
@@ -6,21 +7,22 @@ use fairlock::error::Lost;
 use serde_json::json;
 
 use super::args::Wait;
-use super::granted::Granted;
-use super::journal::Journal;
-use super::progress;
+use super::event_file::EventFile;
+use super::held_locks::HeldLocks;
+use super::queue_view::QueueView;
 use super::systemd::Systemd;
-use super::view::View;
+use super::timing::Timing;
 use crate::duration::{milliseconds, seconds, shown};
 use crate::exit::{Failure, say};
 use crate::log::Log;
 use crate::process::terminal::Terminal;
+use crate::progress;
 use crate::text::printable;
 
 /// The most former holders that are named at the end.
 const MOST_NAMED: usize = 5;
 
-pub(crate) struct News {
+pub(crate) struct Reporter {
     quiet: bool,
     verbose: bool,
     /// A log was told of the wait, so it is told of the grant too.
@@ -29,7 +31,7 @@ pub(crate) struct News {
     names: String,
     /// What was advised.
     advice: Option<&'static str>,
-    journal: Option<Journal>,
+    events: Option<EventFile>,
     systemd: Option<Systemd>,
     log: Log,
     /// The labels of the holders that were waited for.
@@ -51,7 +53,7 @@ struct Grant {
     tokens: Vec<(String, u64)>,
 }
 
-impl News {
+impl Reporter {
     pub(crate) fn new(wait: &Wait, names: &[&str]) -> Result<Self, Failure> {
         Ok(Self {
             quiet: wait.quiet,
@@ -59,7 +61,7 @@ impl News {
             has_spoken: false,
             names: printable(&names.join(", ")),
             advice: None,
-            journal: wait.events.as_ref().map(|to| Journal::open(to)).transpose()?,
+            events: wait.events.as_ref().map(|to| EventFile::open(to)).transpose()?,
             systemd: Systemd::of_this_process(),
             log: Log::default(),
             behind: Vec::new(),
@@ -86,9 +88,16 @@ impl News {
         }
     }
 
-    /// Advice, which is given once.
-    pub(crate) fn advise(&mut self, tip: &'static str) {
-        if !self.quiet && self.advice.replace(tip) != Some(tip) {
+    /// The server gives nobody a place in the queue. Told when the reason is new, and now and then; the tip once.
+    pub(crate) fn trouble(&mut self, why: &str, tip: Option<&'static str>) {
+        if !self.log.is_due(why.to_owned()) {
+            return;
+        }
+        self.mention(format_args!("{why}; trying again"));
+        if let Some(tip) = tip
+            && !self.quiet
+            && self.advice.replace(tip) != Some(tip)
+        {
             self.mention(format_args!("tip: {tip}"));
         }
     }
@@ -99,19 +108,14 @@ impl News {
         Failure { tip, ..failure }
     }
 
-    /// Whether this is new, or was told long ago.
-    pub(crate) fn is_due(&mut self, trouble: &str) -> bool {
-        self.log.is_due(trouble.to_owned())
-    }
-
     /// Whether anybody hears of the places in the queue.
     pub(crate) fn tells_places(&self) -> bool {
-        !self.quiet || self.verbose || self.journal.is_some()
+        !self.quiet || self.verbose || self.events.is_some()
     }
 
     fn write(&mut self, event: &str, name: &str, fields: serde_json::Value) {
-        if let Some(journal) = &mut self.journal {
-            journal.write(event, name, fields);
+        if let Some(events) = &mut self.events {
+            events.write(event, name, fields);
         }
     }
 
@@ -120,8 +124,8 @@ impl News {
     }
 
     /// A look at the queue showed something new.
-    pub(crate) fn seen(&mut self, name: &str, view: &View) {
-        let View::Place { position, waiting, holder, expected, .. } = view else { return };
+    pub(crate) fn seen(&mut self, name: &str, view: &QueueView) {
+        let QueueView::Place { position, waiting, holder, expected, .. } = view else { return };
         let topic = view.topic(true).map(|topic| (name.to_owned(), topic));
         if self.seen == topic {
             return;
@@ -142,7 +146,7 @@ impl News {
     }
 
     /// Shows the wait as it is now.
-    pub(crate) fn show(&mut self, terminal: Option<&Terminal>, name: &str, view: &View) {
+    pub(crate) fn show(&mut self, terminal: Option<&Terminal>, name: &str, view: &QueueView) {
         let short = progress::name(name);
         let name = printable(name);
         if let Some(systemd) = &mut self.systemd {
@@ -158,7 +162,7 @@ impl News {
         }
     }
 
-    pub(crate) fn granted(&mut self, granted: &Granted) {
+    pub(crate) fn granted(&mut self, granted: &HeldLocks) {
         progress::erase();
         let (waited, tokens) = (self.began.elapsed(), granted.tokens());
         for (name, token) in &tokens {
@@ -191,8 +195,22 @@ impl News {
         }
     }
 
+    /// Warns once half of the lease is left. Returns after how long to ask again, unless there is a renewal before.
+    pub(crate) async fn warn_if_due(&mut self, granted: &HeldLocks, timing: Timing) -> Duration {
+        let left = granted.guards.remaining();
+        if let Some(due) = left.checked_sub(timing.warning).filter(|due| !due.is_zero()) {
+            return due;
+        }
+        let left = left.saturating_sub(timing.notice);
+        if let (Some(first), false) = (granted.first_to_end(), left.is_zero()) {
+            let cause = granted.trouble().await;
+            self.warned(first.name(), first.token(), left, &cause);
+        }
+        Duration::MAX
+    }
+
     /// The lease is running out. Told once, until it is renewed.
-    pub(crate) fn warned(&mut self, name: &str, token: u64, left: Duration, cause: &str) {
+    fn warned(&mut self, name: &str, token: u64, left: Duration, cause: &str) {
         if std::mem::replace(&mut self.warned, true) {
             return;
         }
