@@ -70,30 +70,30 @@ pub(crate) fn block_all() -> nix::Result<()> {
     all.thread_set_mask()
 }
 
-/// Calls `hear` for every signal that arrives, on a separate thread, until the process ends. That thread also collects
-/// the children that fairlock adopted: as the first process of a container it adopts all orphans there.
-pub(crate) fn listen(mut hear: impl FnMut(Signal) + Send + 'static) -> std::io::Result<()> {
+/// Calls `on_signal` for every signal that arrives, on a separate thread, until the process ends. That thread also
+/// collects the children that fairlock adopted: as the first process of a container it adopts all orphans there.
+pub(crate) fn listen(mut on_signal: impl FnMut(Signal) + Send + 'static) -> std::io::Result<()> {
     descendants::collect();
     wait_for(HEARD.into_iter().chain([Signal::SIGCHLD]), move |signal| match signal {
         Signal::SIGCHLD => descendants::collect(),
-        signal => hear(signal),
+        signal => on_signal(signal),
     })
 }
 
-/// Calls `hear` on a separate thread whenever a child exits or stops. For the shim.
-pub(crate) fn listen_to_children(mut hear: impl FnMut() + Send + 'static) -> std::io::Result<()> {
-    wait_for([Signal::SIGCHLD], move |_| hear())
+/// Calls `on_change` on a separate thread whenever a child exits or stops. For the shim.
+pub(crate) fn listen_to_children(mut on_change: impl FnMut() + Send + 'static) -> std::io::Result<()> {
+    wait_for([Signal::SIGCHLD], move |_| on_change())
 }
 
 fn wait_for(
     signals: impl IntoIterator<Item = Signal>,
-    mut hear: impl FnMut(Signal) + Send + 'static,
+    mut on_signal: impl FnMut(Signal) + Send + 'static,
 ) -> std::io::Result<()> {
     let signals: SigSet = signals.into_iter().collect();
     std::thread::Builder::new().name("signals".to_owned()).spawn(move || {
         loop {
             if let Ok(signal) = signals.wait() {
-                hear(signal);
+                on_signal(signal);
             }
         }
     })?;

@@ -30,7 +30,7 @@ const VANISH: Duration = Duration::from_secs(1);
 /// How many of the processes that are left are named.
 const MOST_NAMED: usize = 5;
 
-pub(super) enum Event {
+pub(super) enum ShimEvent {
     Order(Order),
     FairlockGone,
     /// A child ended or stopped: the command, or a descendant that was adopted.
@@ -120,23 +120,23 @@ impl Guard {
     }
 
     /// Returns true once there is nothing left to guard.
-    pub(super) fn handle(&mut self, event: Event) -> bool {
+    pub(super) fn handle(&mut self, event: ShimEvent) -> bool {
         match event {
-            Event::Order(Order::Lease { term_at, kill_at }) => {
+            ShimEvent::Order(Order::Lease { term_at, kill_at }) => {
                 (self.term_at, self.kill_at) = (term_at, kill_at);
                 // An order in the socket's buffer is no order that a stopped shim knows.
                 protocol::send(&self.socket, Report::Lease { term_at, kill_at });
             }
-            Event::Order(Order::End { kill_at }) => {
+            ShimEvent::Order(Order::End { kill_at }) => {
                 self.kill_at = self.kill_at.min(kill_at);
                 self.is_over = true;
             }
-            Event::Order(Order::Signal { number, whole_group }) => self.pass_on(number, whole_group),
-            Event::Order(Order::Continue) => self.signal_group(Signal::SIGCONT),
-            Event::Order(Order::Keep { .. }) => {}
-            Event::FairlockGone => (self.fairlock_is_gone, self.is_over) = (true, true),
-            Event::Child => self.collect(),
-            Event::Alarm => {}
+            ShimEvent::Order(Order::Signal { number, whole_group }) => self.pass_on(number, whole_group),
+            ShimEvent::Order(Order::Continue) => self.signal_group(Signal::SIGCONT),
+            ShimEvent::Order(Order::Keep { .. }) => {}
+            ShimEvent::FairlockGone => (self.fairlock_is_gone, self.is_over) = (true, true),
+            ShimEvent::Child => self.collect(),
+            ShimEvent::Alarm => {}
         }
         self.act(Time::now())
     }
@@ -293,10 +293,10 @@ impl Guard {
     /// fairlock kills the shim once it has heard the last message. If fairlock dies instead, the shim does what
     /// fairlock would do: it takes the terminal back, and gives the leases back, unless a process of the command lives
     /// on.
-    pub(super) fn await_end_of_fairlock(mut self, inbox: &Receiver<Event>) {
+    pub(super) fn await_end_of_fairlock(mut self, inbox: &Receiver<ShimEvent>) {
         while !self.fairlock_is_gone {
             match inbox.recv() {
-                Ok(Event::FairlockGone) => self.fairlock_is_gone = true,
+                Ok(ShimEvent::FairlockGone) => self.fairlock_is_gone = true,
                 Ok(_) => {}
                 Err(_) => return,
             }

@@ -42,14 +42,14 @@ pub(crate) struct Plan<'a> {
 pub(crate) struct Job {
     shim: Child,
     socket: UnixStream,
-    command: Option<Watched>,
+    command: Option<ProcessHandle>,
     /// The children that are older than the shim: the private server, and those of a shell that became fairlock by
     /// `exec`.
     before: Vec<i32>,
 }
 
 impl Job {
-    /// Starts the shim, which starts the command. A separate thread calls `hear` with each report of the shim, and with
+    /// Starts the shim, which starts the command. A separate thread calls `on_report` with each report of the shim, and with
     /// None when the shim is gone.
     ///
     /// Until the shim is ready, the queue shim gives the leases back if fairlock is killed. It would do so while the
@@ -57,7 +57,7 @@ impl Job {
     pub(crate) fn start(
         plan: Plan<'_>,
         queue_shim: Option<QueueShim>,
-        mut hear: impl FnMut(Option<Report>) + Send + 'static,
+        mut on_report: impl FnMut(Option<Report>) + Send + 'static,
     ) -> std::io::Result<Self> {
         let (socket, far_end) = UnixStream::pair()?;
         // If the shim is killed, fairlock becomes the parent of the processes that the shim had adopted.
@@ -86,10 +86,10 @@ impl Job {
             let Ok(reader) = begun.recv() else { return };
             for report in reader.lines().map_while(Result::ok) {
                 if let Ok(report) = report.parse() {
-                    hear(Some(report));
+                    on_report(Some(report));
                 }
             }
-            hear(None);
+            on_report(None);
         })?;
         let mut shim = descendants::spawn(&mut command)?;
         // This was the last copy of the far end here: from now on the stream ends when the shim ends.
@@ -112,7 +112,7 @@ impl Job {
 
     /// Remembers the command's process, which the shim has reported.
     pub(crate) fn started(&mut self, pid: i32) {
-        self.command = Some(Watched::new(pid));
+        self.command = Some(ProcessHandle::new(pid));
     }
 
     /// The command's process group.
@@ -181,13 +181,13 @@ pub(crate) enum Orphans {
 }
 
 /// A process that is not our child.
-struct Watched {
+struct ProcessHandle {
     pid: i32,
     #[cfg(any(target_os = "linux", target_os = "android"))]
     handle: Option<OwnedFd>,
 }
 
-impl Watched {
+impl ProcessHandle {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     fn new(pid: i32) -> Self {
         use rustix::process::{PidfdFlags, pidfd_open};

@@ -49,7 +49,7 @@ use crate::process::alarm::Alarm;
 use crate::process::terminal::Terminal;
 use crate::process::{descendants, signals, this_binary};
 use crate::stderr;
-use guard::{Event, Guard};
+use guard::{Guard, ShimEvent};
 use protocol::{Order, Report};
 
 pub(crate) fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
@@ -131,23 +131,23 @@ fn guard_command(mut arguments: impl Iterator<Item = OsString>) -> std::io::Resu
 }
 
 /// What the shim waits for, a thread each: orders, children, and the alarm.
-fn start_threads(socket: &UnixStream, events: Sender<Event>) -> std::io::Result<Arc<Alarm>> {
+fn start_threads(socket: &UnixStream, events: Sender<ShimEvent>) -> std::io::Result<Arc<Alarm>> {
     let orders = BufReader::new(socket.try_clone()?);
     let on_order = events.clone();
     thread::Builder::new().name("orders".to_owned()).spawn(move || {
         // A line that cannot be parsed is ignored: without an order the deadline ends the command.
         for order in orders.lines().map_while(Result::ok).filter_map(|line| line.parse().ok()) {
-            let _ = on_order.send(Event::Order(order));
+            let _ = on_order.send(ShimEvent::Order(order));
         }
-        let _ = on_order.send(Event::FairlockGone);
+        let _ = on_order.send(ShimEvent::FairlockGone);
     })?;
     let on_child = events.clone();
-    signals::listen_to_children(move || drop(on_child.send(Event::Child)))?;
+    signals::listen_to_children(move || drop(on_child.send(ShimEvent::Child)))?;
     let alarm = Arc::new(Alarm::new()?);
     let rings = Arc::clone(&alarm);
     thread::Builder::new()
         .name("alarm".to_owned())
-        .spawn(move || while rings.wait().is_ok() && events.send(Event::Alarm).is_ok() {})?;
+        .spawn(move || while rings.wait().is_ok() && events.send(ShimEvent::Alarm).is_ok() {})?;
     Ok(alarm)
 }
 

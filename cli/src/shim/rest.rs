@@ -57,10 +57,10 @@ impl Rest {
         let work: Vec<Id> = descendants::among(&all, is_apart).iter().map(Process::id).collect();
         // Another fairlock passes its signals on by itself.
         let of_another = |process: &Process| [protocol::SHIM_NAME, queue::NAME].contains(&process.name.as_str());
-        let mut hear = descendants::among(&all, |process| is_apart(process) || of_another(process));
-        hear.retain(|process| process.group != self.command && process.pid != self.command);
+        let mut addressees = descendants::among(&all, |process| is_apart(process) || of_another(process));
+        addressees.retain(|process| process.group != self.command && process.pid != self.command);
         self.signalled.extend(work);
-        hear
+        addressees
     }
 
     /// What is left of a command that has ended: its work, or all of its descendants.

@@ -34,7 +34,7 @@ const TICK: Duration = Duration::from_secs(1);
 /// After so many looks new locks are looked for, which is a walk through all keys of the servers.
 const LOOKS: u32 = 5;
 
-enum Event {
+enum WatchEvent {
     Input(Input),
     Signal(Signal),
     Report(Report),
@@ -63,9 +63,9 @@ pub(crate) fn watch(server: &connect::Args, args: &Args) -> Result<u8, Failure> 
     signals::block().map_err(|error| cannot(&error))?;
     let (send, events) = channel();
     let on_signal = send.clone();
-    signals::listen(move |signal| drop(on_signal.send(Event::Signal(signal)))).map_err(|error| cannot(&error))?;
+    signals::listen(move |signal| drop(on_signal.send(WatchEvent::Signal(signal)))).map_err(|error| cannot(&error))?;
     let on_report = send.clone();
-    let report = move |report| on_report.send(Event::Report(report)).is_ok();
+    let report = move |report| on_report.send(WatchEvent::Report(report)).is_ok();
     let orders = worker::start(survey, client, args.every, report).map_err(|error| cannot(&error))?;
 
     let mut terminal = ratatui::try_init().map_err(|error| cannot(&error))?;
@@ -76,7 +76,7 @@ pub(crate) fn watch(server: &connect::Args, args: &Args) -> Result<u8, Failure> 
             break Err(cannot(&error));
         }
         match events.recv_timeout(TICK) {
-            Ok(Event::Input(Input::Key(key))) if key.kind != KeyEventKind::Release => {
+            Ok(WatchEvent::Input(Input::Key(key))) if key.kind != KeyEventKind::Release => {
                 match app.key(key) {
                     Wish::Nothing => {}
                     Wish::Quit => break Ok(0),
@@ -89,17 +89,19 @@ pub(crate) fn watch(server: &connect::Args, args: &Args) -> Result<u8, Failure> 
                     Wish::Order(order) => drop(orders.send(order)),
                 }
             }
-            Ok(Event::Report(report)) => app.take(Instant::now(), report),
-            Ok(Event::Signal(signal @ (Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT))) => {
+            Ok(WatchEvent::Report(report)) => app.take(Instant::now(), report),
+            Ok(WatchEvent::Signal(signal @ (Signal::SIGTERM | Signal::SIGINT | Signal::SIGHUP | Signal::SIGQUIT))) => {
                 break Err(Failure::signalled(signal, format!("{signal} ended watch")));
             }
-            Ok(Event::Signal(Signal::SIGTSTP)) => match stop() {
+            Ok(WatchEvent::Signal(Signal::SIGTSTP)) => match stop() {
                 Ok(anew) => terminal = anew,
                 Err(error) => break Err(cannot(&error)),
             },
-            Ok(Event::HungUp) | Err(RecvTimeoutError::Disconnected) => break Err(Failure::own("the terminal is gone")),
+            Ok(WatchEvent::HungUp) | Err(RecvTimeoutError::Disconnected) => {
+                break Err(Failure::own("the terminal is gone"));
+            }
             // The next drawing asks for the size of the screen.
-            Ok(Event::Signal(_) | Event::Input(_)) | Err(RecvTimeoutError::Timeout) => {}
+            Ok(WatchEvent::Signal(_) | WatchEvent::Input(_)) | Err(RecvTimeoutError::Timeout) => {}
         }
     };
     ratatui::restore();
@@ -113,10 +115,10 @@ fn stop() -> std::io::Result<DefaultTerminal> {
     ratatui::try_init()
 }
 
-fn read(send: &Sender<Event>) {
+fn read(send: &Sender<WatchEvent>) {
     loop {
-        let event = crossterm::event::read().map_or(Event::HungUp, Event::Input);
-        let is_last = matches!(event, Event::HungUp);
+        let event = crossterm::event::read().map_or(WatchEvent::HungUp, WatchEvent::Input);
+        let is_last = matches!(event, WatchEvent::HungUp);
         if send.send(event).is_err() || is_last {
             return;
         }
