@@ -195,9 +195,7 @@ fn judge(
     strike(cell, &mut holder);
     let reaches = kind.in_front || start != Start::AtTerminal;
     let least = if reaches { *heard.start() } else { 0 };
-    eventually(&format!("{}: the step has heard of it", kind.name), || {
-        (cell.count("heard") >= least).then_some(())
-    });
+    eventually(&format!("{}: the step has heard of it", kind.name), || (cell.count("heard") >= least).then_some(()));
     // In that time a command that does not wait for its step ends, and a lock that is given away is granted.
     let other = format!("{}-other", kind.name);
     assert!(redis.fairlock().args(["run", &other, "--", "true"]).status().unwrap().success());
