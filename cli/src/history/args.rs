@@ -22,7 +22,7 @@ pub(crate) struct Args {
     /// on: record grants from now on; off: drop what was recorded
     ///
     /// The server keeps the latest 1,000, for a week after the lock was last used, whoever uses it. Each grant costs
-    /// one more command of the server. It needs Redis 6.2.
+    /// two more commands of the server. It needs Redis 6.2.
     #[arg(value_name = "on|off", hide_possible_values = true)]
     pub(crate) record: Option<Record>,
     /// How many grants, the latest
