@@ -1,8 +1,8 @@
 //! Redis's protocol as bytes: commands to send, and received frames (replies and pushes).
 //!
-//! The redis crate parses a script's reply in 5 µs, which is a tenth of a cycle on loopback, and accepts frames of any
-//! size. Here the end of a frame is searched once, however small the pieces in which it arrives, within bounds for its
-//! size, its depth and the number of its elements; then it is read without copying its texts.
+//! The redis crate accepts frames of any size. Here the end of a frame is searched once, however small the pieces in
+//! which it arrives, within bounds for its size, its depth and the number of its elements; then it is read without
+//! copying its texts.
 
 // For operators' tools.
 #![cfg_attr(not(feature = "operator"), allow(unreachable_pub))]
