@@ -177,9 +177,10 @@ def test_a_loss_interrupts_the_greenlet_of_the_block(child: Start, world: Dict[s
         def job():
             try:
                 with lock.acquire(on_lost="interrupt") as held:
-                    gevent.spawn(lambda: lock.break_lease(held.token, force=True).wait())
+                    breaking = gevent.spawn(lambda: lock.break_lease(held.token, force=True).wait())
                     gevent.sleep(60)
             except fairlock.LockLost as lost:
+                breaking.get()
                 return lost.reason
         print(job(), gevent.spawn(job).get())
         with lock.acquire(on_lost="interrupt"): gevent.sleep(0)
