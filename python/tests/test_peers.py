@@ -51,6 +51,7 @@ REDIS_PY_SYNC = {
 }
 
 RENEWAL = "looks into the renewing thread of python-redis-lock; fairlock's client renews without one"
+ENDS = "holds a lock that has no timeout in a process that ends; fairlock's lock ends with its process"
 PYTHON_REDIS_LOCK = {
     "test_upgrade": KEY,
     "test_extend": KEY,
@@ -63,6 +64,7 @@ PYTHON_REDIS_LOCK = {
     "test_no_auto_renewal": RENEWAL,
     "test_auto_renewal": RENEWAL,
     "test_auto_renewal_stops_after_gc": RENEWAL,
+    "test_no_overlap2": ENDS,
 }
 # Not run: the variants under eventlet, where fairlock refuses to work.
 
