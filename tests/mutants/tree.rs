@@ -335,7 +335,7 @@ fn below(folder: &Path) -> BTreeSet<PathBuf> {
     fn walk(folder: &Path, at: &Path, files: &mut BTreeSet<PathBuf>) {
         for entry in fs::read_dir(folder.join(at)).into_iter().flatten().flatten() {
             let (name, file) = (entry.file_name(), at.join(entry.file_name()));
-            if name.as_encoded_bytes().starts_with(b".") || file == Path::new("target") {
+            if name.as_encoded_bytes().starts_with(b".") || name == "target" {
                 continue;
             }
             match entry.file_type() {
