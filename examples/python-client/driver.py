@@ -2,6 +2,7 @@
 
 With the argument `--polls` its waiters hear of their grants by heartbeats alone."""
 
+import contextlib
 import sys
 import threading
 
@@ -30,6 +31,7 @@ class Driver:
 
     def leave(self, waiter):
         self.waiting[waiter][1].set()
+        self._begin(self._give_back, waiter)
 
     def held(self, waiter):
         lease = self.leases.get(waiter)
@@ -59,9 +61,19 @@ class Driver:
             said = ["failed", waiter, repr(error)]
         else:
             self.leases[waiter] = lease
+            if leaves.is_set():
+                return self._give_back(waiter)
             return say("granted", waiter, lease.token, lease.ticket)
         self.idle.append(lock)
         say(*said)
+
+    def _give_back(self, waiter):
+        # Whoever takes the lease answers: it may be granted while it is given up.
+        if lease := self.leases.pop(waiter, None):
+            with contextlib.suppress(fairlock.Lost):
+                lease.release()
+            self.idle.append(self.waiting[waiter][0])
+            say("left", waiter)
 
     def _release(self, waiter):
         try:

@@ -6,7 +6,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, Callable, Dict, Optional
 
 import fairlock
@@ -14,7 +15,7 @@ import fairlock
 SECOND = 1_000_000
 TASKS = "--tasks" in sys.argv
 held: Dict[str, Any] = {}
-begun: Dict[str, Future[None]] = {}
+begun: Dict[str, asyncio.Task[None]] = {}
 logging.disable()
 threads = ThreadPoolExecutor(64)
 
@@ -55,8 +56,14 @@ async def release(waiter: str) -> None:
         print("lost", waiter, flush=True)
 
 
+async def give_back(waiter: str) -> None:
+    """It was granted before it heard that it should leave."""
+    with suppress(fairlock.LockLost, fairlock.ReleaseUnknown):
+        await held.pop(waiter).release()
+    print("left", waiter, flush=True)
+
+
 async def obey() -> None:
-    loop = asyncio.get_running_loop()
     _, url, prefix, name, *spans = (await in_thread(sys.stdin.readline)).split()
     lease, liveness, buffer, notice = (int(span) / SECOND for span in spans)
     client = fairlock.Client(url, prefix=prefix)
@@ -68,11 +75,12 @@ async def obey() -> None:
             believed = waiter in held and not held[waiter].lost and held[waiter].remaining > 0
             print("held" if believed else "lost", waiter, flush=True)
         elif verb == "leave":
-            begun[waiter].cancel()
+            if not begun[waiter].cancel():
+                begun[waiter] = asyncio.create_task(give_back(waiter))
         else:
             steps = release(waiter) if verb == "release" else acquire(lock, waiter, *(timeout or [None]))
-            begun[waiter] = asyncio.run_coroutine_threadsafe(steps, loop)
-    await asyncio.gather(*map(asyncio.wrap_future, begun.values()), return_exceptions=True)
+            begun[waiter] = asyncio.create_task(steps)
+    await asyncio.gather(*begun.values(), return_exceptions=True)
     await client.aclose()
 
 
