@@ -170,11 +170,11 @@ def _raises(error: Exception) -> Callable[[], Any]:
     return fail
 
 
-def interrupt_from_hub(is_armed: Callable[[], bool]) -> bool:
-    """In a handler of a signal: where that runs in the hub, the main greenlet is to be interrupted, and not the hub. False
-    elsewhere."""
+def interrupt_main(is_armed: Callable[[], bool]) -> bool:
+    """In a handler of a signal, which runs in any greenlet or in the hub: the main greenlet is to be interrupted, and not
+    that one. False where it is the main greenlet."""
     here = _hub_of_thread()
-    if here is None or here is not _current():
+    if here is None or here.parent is _current():
         return False
     Interrupt(here, here.parent).send(is_armed)
     return True

@@ -27,7 +27,7 @@ def _interrupt(number: int, frame: Optional[FrameType]) -> None:
     def is_armed() -> bool:
         return any(one.armed for one in due)
 
-    if is_armed() and not _green.interrupt_from_hub(is_armed):
+    if is_armed() and not _green.interrupt_main(is_armed):
         raise KeyboardInterrupt
 
 

@@ -193,6 +193,34 @@ def test_a_loss_interrupts_the_greenlet_of_the_block(child: Start, world: Dict[s
 
 
 @in_each_world
+def test_a_loss_interrupts_no_greenlet_but_that_of_the_block(child: Start, world: Dict[str, str]) -> None:
+    process = child(
+        """
+        import gevent, gevent.monkey
+        sleep = gevent.monkey.get_original("time", "sleep")
+        start = gevent.monkey.get_original("_thread", "start_new_thread")
+        lock, done = client.lock("lock"), []
+        def other():
+            start(lambda: lock.break_lease(held.token, force=True).wait(), ())
+            # The signal arrives while this greenlet runs.
+            while held.lost is None: sleep(0.01)
+            sleep(0.2)
+            done.append(True)
+        try:
+            with lock.acquire(on_lost="interrupt") as held:
+                breaking = gevent.spawn(other)
+                gevent.sleep(60)
+        except fairlock.LockLost as lost:
+            breaking.join()
+            print(lost.reason, done)
+        """,
+        **world,
+    )
+    assert process.line() == "broken [True]"
+    assert process.end().count("Traceback") == 0
+
+
+@in_each_world
 def test_the_end_of_the_interpreter_leaves_nothing_behind(
     client: fairlock.Client, child: Start, world: Dict[str, str]
 ) -> None:
