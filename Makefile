@@ -3,7 +3,7 @@
 
 with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$server"
 
-.PHONY: loom scripts lint-lua help help-all setup quick test conformance test-all test-matrix test-acl test-examples test-doc test-redis-6.0 test-python test-package-python pictures public-api soak whims mutants mutants-generic model fuzz deny dist dist-static dist-deb dist-python release-check bench bench-peers bench-replicas demo
+.PHONY: loom scripts lint-lua help help-all setup quick test conformance test-all test-matrix test-acl test-examples test-doc test-redis-6.0 test-python test-package-python pictures public-api soak whims mutants mutants-generic mutants-layers model fuzz deny dist dist-static dist-deb dist-python release-check bench bench-peers bench-replicas demo
 help:
 	@echo "make demo        six jobs compete for one lock, two are killed, and a timeline shows who held it when"
 	@echo "make quick       the tests that need no server and the scripts against the model: within a minute of an edit"
@@ -28,6 +28,7 @@ help-all: help
 	@echo "                 or under failovers and moves of slots too: make soak MINUTES=60 AT=sentinels, or AT=cluster"
 	@echo "make whims       processes that behave and die at random, as often as you like: make whims CASES=50"
 	@echo "make mutants-generic  the same with what cargo-mutants generates for the parts without I/O; see docs/mutants.md"
+	@echo "make mutants-layers   a sample of them, each in every layer of tests alone: which layer finds what (hours)"
 	@echo "make loom        tries every order of memory operations where threads share more than a mutex; CI runs it"
 	@echo "make model       explores every state of larger worlds of clients and server, under each kind of fault (hours)"
 	@echo "make fuzz        feeds random bytes to every parser, with a nightly compiler: make fuzz SECONDS=600"
@@ -118,10 +119,16 @@ whims:
 mutants:
 	$(with_redis) RUST_BACKTRACE=0 cargo test --test mutants no_mutant_survives -- --ignored --nocapture
 
-# MUTANTS picks some by what their names contain, as in MUTANTS=src/keeper/machine/lease.rs.
+# ONLY picks some by what their names contain, as in ONLY=src/keeper/machine/lease.rs, and LISTED is more for their list,
+# as in LISTED='--in-diff FILE'.
 mutants-generic:
 	@cargo mutants --version >/dev/null 2>&1 || { echo "cargo install --locked cargo-mutants"; exit 1; }
-	./scripts/mutants-generic.py $(MUTANTS)
+	mkdir -p target/mutants
+	cargo mutants --list --json $(LISTED) >target/mutants/generic.json
+	MUTANTS=target/mutants/generic.json cargo test --test mutants no_mutant_survives -- --ignored --nocapture
+
+mutants-layers:
+	$(with_redis) RUST_BACKTRACE=0 cargo test --test mutants each_layer_alone -- --ignored --nocapture
 
 # A build of its own: what these examples need (a web framework, databases) takes minutes the first time.
 test-examples:

@@ -9,6 +9,7 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
+mod judged;
 mod mixed_settings;
 #[path = "mod.rs"]
 mod model;

@@ -19,7 +19,6 @@
 //! that fell behind the code proves nothing.
 
 use std::fs;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -29,8 +28,10 @@ pub(crate) struct Mutant {
     pub(crate) name: String,
     pub(crate) file: String,
     pub(crate) by: Option<String>,
-    before: String,
-    after: String,
+    /// The fragment that it replaces, or where that is in the file, if cargo-mutants found it (`generic.rs`).
+    pub(crate) before: String,
+    pub(crate) at: Option<Range<usize>>,
+    pub(crate) after: String,
 }
 
 /// The folder of the package.
@@ -43,35 +44,59 @@ impl Mutant {
         self.file.starts_with("lua/")
     }
 
-    /// Where its fragment is, if it is there once.
-    pub(crate) fn place(&self, text: &str) -> Option<Range<usize>> {
-        let mut places = text.match_indices(&self.before);
-        let (at, fragment) = places.next().filter(|_| places.next().is_none())?;
-        Some(at..at + fragment.len())
+    pub(crate) fn is_generic(&self) -> bool {
+        self.at.is_some()
     }
 
-    /// The text of its file with this mutation.
-    pub(crate) fn apply(&self, text: &str) -> Result<String, String> {
-        match text.matches(&self.before).count() {
-            1 if self.before == self.after => Err("it changes nothing".into()),
-            1 => Ok(text.replacen(&self.before, &self.after, 1)),
-            times => Err(format!("its fragment is {times} times in {}", self.file)),
+    /// Where its fragment is.
+    pub(crate) fn place(&self, text: &str) -> Result<Range<usize>, String> {
+        let at = match &self.at {
+            Some(at) => at.clone(),
+            None => {
+                let places: Vec<usize> = text.match_indices(&self.before).map(|(at, _)| at).collect();
+                let &[at] = &*places else {
+                    return Err(format!("its fragment is {} times in {}", places.len(), self.file));
+                };
+                at..at + self.before.len()
+            }
+        };
+        if text[at.clone()] == self.after { Err("it changes nothing".into()) } else { Ok(at) }
+    }
+
+    /// A part of the text of its file with this mutation.
+    pub(crate) fn apply_within(&self, text: &str, part: Range<usize>) -> Result<String, String> {
+        let at = self.place(text)?;
+        if at.start < part.start || part.end < at.end {
+            return Err("it lies elsewhere".into());
         }
+        Ok([&text[part.start..at.start], &*self.after, &text[at.end..part.end]].concat())
+    }
+
+    pub(crate) fn apply(&self, text: &str) -> Result<String, String> {
+        self.apply_within(text, 0..text.len())
+    }
+
+    /// A mutant of a script as one of the function that puts scripts together, for a switch.
+    pub(crate) fn in_rust(self) -> Self {
+        let name = self.file.strip_prefix("lua/").and_then(|name| name.strip_suffix(".lua"));
+        // That one is asked for while a client connects, and not put together.
+        let Some(name) = name.filter(|name| *name != "rights") else { return self };
+        let before = "    let mut assembled = String::new();\n".to_owned();
+        let after = format!(
+            "let broken = if file == {name:?} {{ text.replacen({:?}, {:?}, 1) }} else {{ (*text).to_owned() }};\n\
+             let text = &broken;\n{before}",
+            self.before, self.after
+        );
+        Self { file: "src/protocol/scripts.rs".into(), before, after, ..self }
     }
 
     pub(crate) fn applied(&self) -> Result<String, String> {
         let text = fs::read_to_string(root().join(&self.file)).map_err(|error| format!("{}: {error}", self.file))?;
         self.apply(&text)
     }
-
-    pub(crate) fn fingerprint(&self) -> u64 {
-        let mut hasher = DefaultHasher::new();
-        self.hash(&mut hasher);
-        hasher.finish()
-    }
 }
 
-/// All mutants, in the order of the files' names.
+/// All mutants of the lists, in the order of the files' names.
 pub(crate) fn read() -> Result<Vec<Mutant>, String> {
     let folder = root().join("tests/mutants");
     let files = fs::read_dir(&folder).map_err(|error| error.to_string())?;
@@ -84,6 +109,12 @@ pub(crate) fn read() -> Result<Vec<Mutant>, String> {
         mutants.extend(parse(&text).map_err(|error| format!("{}: {error}", file.display()))?);
     }
     Ok(mutants)
+}
+
+/// Those of the folder of this file.
+pub(crate) fn unit_tests(file: &str) -> String {
+    let folder = file.trim_start_matches("src/").rsplit_once('/').map_or("", |(folder, _)| folder);
+    format!("lib::{}", folder.replace('/', "::"))
 }
 
 pub(crate) fn parse(text: &str) -> Result<Vec<Mutant>, String> {
@@ -108,10 +139,7 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Mutant>, String> {
         };
         match line.split_once(' ').unwrap_or((line, "")) {
             ("in", file) if mutant.file.is_empty() => mutant.file = file.to_owned(),
-            ("by", "lib") => {
-                let folder = mutant.file.trim_start_matches("src/").rsplit_once('/').map_or("", |(folder, _)| folder);
-                mutant.by = Some(format!("lib::{}", folder.replace('/', "::")));
-            }
+            ("by", "lib") => mutant.by = Some(unit_tests(&mutant.file)),
             ("by", target) => mutant.by = Some(target.to_owned()),
             ("-", fragment) if mutant.after.is_empty() => add(&mut mutant.before, fragment),
             ("+", instead) if !mutant.before.is_empty() => add(&mut mutant.after, instead),

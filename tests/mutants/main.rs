@@ -5,15 +5,21 @@
 //! package, which is built and tested, first without a server and then with real ones. Of those in Rust nearly all go
 //! into one build, with a switch.
 //!
+//! `MUTANTS=FILE` tries those of cargo-mutants instead (`generic.rs`), and `layers.rs` tries a sample in each layer of
+//! tests alone.
+//!
 //! `make mutants` tries all that are not yet in `target/mutants/results.tsv`, so it can be interrupted. `SHARD=2/5`
 //! takes the second of five parts, `ONLY='text|other'` those whose names contain one of these, and `AGAIN=1` ignores
 //! earlier verdicts.
 
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
+mod generic;
+mod layers;
 mod list;
 #[path = "../model/mod.rs"]
 mod model;
+mod processes;
 mod record;
 mod results;
 mod scripts;
@@ -35,6 +41,9 @@ use tree::{Tree, Verdict};
 /// The promises that rest on the scripts, and on the client: each needs at least two mutants there.
 const ON_SCRIPTS: [u8; 11] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11];
 const ON_THE_CLIENT: [u8; 12] = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12];
+
+/// The file of verdicts.
+const RESULTS: &str = "results.tsv";
 
 #[test]
 fn the_list_is_up_to_date_and_breaks_every_promise_twice() {
@@ -129,13 +138,16 @@ fn chosen(mutants: &[Mutant]) -> Vec<&Mutant> {
 #[test]
 #[ignore = "takes long: make mutants"]
 fn no_mutant_survives() {
-    let mutants = list::read().unwrap();
+    let mutants = match std::env::var_os("MUTANTS") {
+        Some(file) => generic::parse(&std::fs::read_to_string(file).expect("the list of cargo-mutants")).unwrap(),
+        None => list::read().unwrap(),
+    };
     if std::env::var_os("AGAIN").is_some() {
-        let _ = std::fs::remove_file(results::file());
+        let _ = std::fs::remove_file(results::file(RESULTS));
     }
-    let results = Results::open();
+    let results = Results::open(RESULTS);
     let mine = chosen(&mutants);
-    let is_open = |mutant: &&Mutant| mutant.applied().is_ok() && results.of(mutant).is_none();
+    let is_open = |mutant: &&Mutant| mutant.applied().is_ok() && results.of(mutant, "").is_none();
     let todo: Vec<&Mutant> = mine.iter().copied().filter(is_open).collect();
     say(format_args!("{} mutants, {} to be run", mine.len(), todo.len()));
     if !todo.is_empty() {
@@ -143,27 +155,33 @@ fn no_mutant_survives() {
     }
     let outcomes: Vec<_> = mine
         .into_iter()
-        .map(|mutant| match results.of(mutant) {
+        .map(|mutant| match results.of(mutant, "") {
             Some((outcome, by)) => (mutant, outcome, by),
             None if mutant.applied().is_err() => (mutant, "does not apply".to_owned(), String::new()),
             None => (mutant, "not run".to_owned(), String::new()),
         })
         .collect();
     report(&outcomes);
-    assert!(outcomes.iter().all(|(_, outcome, _)| outcome == "killed"), "not all were killed");
+    assert!(outcomes.iter().all(|(mutant, outcome, _)| is_fine(mutant, outcome)), "not all were killed");
+}
+
+fn is_fine(mutant: &Mutant, outcome: &str) -> bool {
+    outcome == "killed" || mutant.is_generic() && outcome == "does not compile"
 }
 
 fn run(todo: &[&Mutant], results: &Results) {
-    let start = Instant::now();
-    assert_eq!(scripts::judge(None).unwrap(), None, "the scripts fail as they are");
-    say(format_args!("the scripts as they are: nothing found in {:.1} s", start.elapsed().as_secs_f64()));
+    if todo.iter().any(|mutant| mutant.is_script()) {
+        let start = Instant::now();
+        assert_eq!(scripts::judge(None).unwrap(), None, "the scripts fail as they are");
+        say(format_args!("the scripts as they are: nothing found in {:.1} s", start.elapsed().as_secs_f64()));
+    }
     let (leave, left) = mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             for mutant in todo.iter().filter(|mutant| mutant.is_script()) {
                 let start = Instant::now();
                 match scripts::judge(Some(mutant)).expect("it was seen to apply") {
-                    Some(by) => results.add(mutant, &Verdict::Killed(by), start.elapsed().as_secs_f64()),
+                    Some(by) => results.add(mutant, "", &Verdict::Killed(by), start.elapsed().as_secs_f64()),
                     None => leave.send(*mutant).expect("the other thread waits for it"),
                 }
             }
@@ -181,52 +199,65 @@ fn run(todo: &[&Mutant], results: &Results) {
                 LazyCell::force(&tree);
                 let start = Instant::now();
                 let verdict = tree.judge(mutant, order(mutant));
-                results.add(mutant, &verdict, start.elapsed().as_secs_f64());
+                results.add(mutant, "", &verdict, start.elapsed().as_secs_f64());
             }
         });
     });
 }
 
-/// The verdicts on all that fit into one build and are killed there; the others.
+/// The verdicts on all that fit into one build and are killed there; the others. Those of cargo-mutants start no process,
+/// so what survives there is not tried again.
 fn survivors_of_the_switch<'a>(mutants: &[&'a Mutant], results: &Results) -> Vec<&'a Mutant> {
     // One build for all takes as long as some of one.
     if mutants.len() < 8 {
         return mutants.to_vec();
     }
-    let (tree, within) = Tree::with_switch(mutants);
-    say(format_args!("{} of {} mutants are behind a switch in one build", within.len(), mutants.len()));
+    let are_generic = mutants.iter().all(|mutant| mutant.is_generic());
+    let (tree, within, wrong) = match are_generic {
+        true => Tree::with_switch("generic", mutants, &["--lib"]),
+        false => Tree::with_switch("switch", mutants, &layers::EVERYTHING),
+    };
+    let (all, here, not) = (mutants.len(), within.len(), wrong.len());
+    say(format_args!("{here} of {all} mutants are behind a switch in one build, {not} do not compile there"));
     healthy(&tree, mutants);
     let (next, alone) = (Mutex::new(mutants.iter().enumerate()), Mutex::new(Vec::new()));
     let one = || next.lock().unwrap().next();
     let judge = || {
         while let Some((number, mutant)) = one() {
             let start = Instant::now();
-            let verdict = within.contains(&number).then(|| tree.judge_switched(number, mutant, order(mutant)));
-            match verdict.filter(|verdict| matches!(verdict, Verdict::Killed(_))) {
-                Some(verdict) => results.add(mutant, &verdict, start.elapsed().as_secs_f64()),
+            let verdict = match within.contains(&number) {
+                true => Some(tree.judge_switched(number, mutant, order(mutant))),
+                false => wrong.contains(&number).then(|| Verdict::DoesNotCompile("as an arm".into())),
+            };
+            match verdict.filter(|verdict| are_generic || matches!(verdict, Verdict::Killed(_))) {
+                Some(verdict) => results.add(mutant, "", &verdict, start.elapsed().as_secs_f64()),
                 None => alone.lock().unwrap().push(*mutant),
             }
         }
     };
-    // They wait for servers and timers most of the time.
-    let at_once = 2 * std::thread::available_parallelism().unwrap().get();
+    // Those with servers wait for them and for timers most of the time.
+    let at_once = if are_generic { 1 } else { 2 } * std::thread::available_parallelism().unwrap().get();
     std::thread::scope(|scope| drop((0..at_once).map(|_| scope.spawn(judge)).collect::<Vec<_>>()));
     alone.into_inner().unwrap()
 }
 
 /// The stages, the more likely one first.
-fn order(mutant: &Mutant) -> [&'static Stage; 2] {
+fn order(mutant: &Mutant) -> &'static [&'static Stage] {
+    if mutant.is_generic() {
+        return &[&PURE];
+    }
     let outside = ["keeper/mod.rs", "keeper/taking_in.rs", "keeper/handle.rs", "keeper/network.rs", "server/setup.rs"];
     let is_outside = outside.iter().any(|file| mutant.file == format!("src/{file}"));
     let decides = ["src/keeper/", "src/protocol/", "src/server/"].iter().any(|folder| mutant.file.starts_with(folder));
-    if decides && !is_outside { [&PURE, &REAL] } else { [&REAL, &PURE] }
+    if decides && !is_outside { &[&PURE, &REAL] } else { &[&REAL, &PURE] }
 }
 
 /// A test that fails on the healthy code shows nothing.
 fn healthy(tree: &Tree, todo: &[&Mutant]) {
     let named: BTreeSet<&str> = todo.iter().filter_map(|mutant| mutant.by.as_deref()).collect();
-    let staged = [&PURE, &REAL].map(|stage| (stage.name, stage.names()));
-    for (name, targets) in staged.into_iter().chain([("that mutants name", named.into_iter().collect())]) {
+    let all: &[&Stage] = if todo.iter().all(|mutant| mutant.is_generic()) { &[&PURE] } else { &[&PURE, &REAL] };
+    let staged = all.iter().map(|stage| (stage.name, stage.names()));
+    for (name, targets) in staged.chain([("that mutants name", named.into_iter().collect())]) {
         let took = tree.passes(&targets).unwrap_or_else(|error| panic!("{error}"));
         say(format_args!("the tests {name}: passed in {:.1} s", took.as_secs_f64()));
     }
@@ -239,14 +270,14 @@ fn report(outcomes: &[(&Mutant, String, String)]) {
     for (_, outcome, by) in outcomes {
         *counts.entry(outcome).or_default() += 1;
         if outcome == "killed" {
-            *by_test.entry(by.split(" at step").next().unwrap_or(by)).or_default() += 1;
+            *by_test.entry(by.split(" at ").next().unwrap_or(by)).or_default() += 1;
         }
     }
     say("\nkilled by");
     by_test.iter().for_each(|(test, count)| say(format_args!("{count:>5}  {test}")));
     say("\noutcome");
     counts.iter().for_each(|(outcome, count)| say(format_args!("{count:>5}  {outcome}")));
-    for (mutant, outcome, by) in outcomes.iter().filter(|(_, outcome, _)| outcome != "killed") {
+    for (mutant, outcome, by) in outcomes.iter().filter(|(mutant, outcome, _)| !is_fine(mutant, outcome)) {
         say(format_args!("{outcome}: {} ({}) {by}", mutant.name, mutant.file));
     }
 }

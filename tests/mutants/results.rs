@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -21,14 +22,15 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-pub(crate) fn file() -> PathBuf {
-    root().join("target/mutants/results.tsv")
+/// In the folder of mutants.
+pub(crate) fn file(name: &str) -> PathBuf {
+    root().join("target/mutants").join(name)
 }
 
 impl Results {
     /// With the verdicts of earlier runs on the same mutants in the same code.
-    pub(crate) fn open() -> Self {
-        let path = file();
+    pub(crate) fn open(name: &str) -> Self {
+        let path = file(name);
         fs::create_dir_all(path.parent().expect("it lies in target")).expect("a folder for the results");
         let text = fs::read_to_string(&path).unwrap_or_default();
         let known = text.lines().filter_map(|line| {
@@ -40,32 +42,28 @@ impl Results {
         Self { fingerprint: tree::fingerprint(), known: Mutex::new(known.collect()), file: Mutex::new(file) }
     }
 
-    fn key(&self, mutant: &Mutant) -> u64 {
-        mutant.fingerprint() ^ self.fingerprint
+    fn key(&self, mutant: &Mutant, tests: &str) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        (mutant, tests, self.fingerprint).hash(&mut hasher);
+        hasher.finish()
     }
 
-    /// The verdict, and the test that gave it.
-    pub(crate) fn of(&self, mutant: &Mutant) -> Option<(String, String)> {
-        lock(&self.known).get(&self.key(mutant)).cloned()
+    /// The verdict of these tests, and the one that gave it.
+    pub(crate) fn of(&self, mutant: &Mutant, tests: &str) -> Option<(String, String)> {
+        lock(&self.known).get(&self.key(mutant, tests)).cloned()
     }
 
-    pub(crate) fn add(&self, mutant: &Mutant, verdict: &Verdict, seconds: f64) {
-        let (outcome, by) = match verdict {
-            Verdict::Killed(by) => ("killed", by),
-            Verdict::Survived(by) => ("survived", by),
-            Verdict::DoesNotCompile(by) => ("does not compile", by),
-            Verdict::TimedOut(by) => ("timed out", by),
-        };
+    pub(crate) fn add(&self, mutant: &Mutant, tests: &str, verdict: &Verdict, seconds: f64) {
+        let key = self.key(mutant, tests);
+        let (outcome, by) = verdict.told();
         let by = by.split_whitespace().collect::<Vec<_>>().join(" ");
         let promises: Vec<_> = mutant.promises.iter().map(|promise| format!("I{promise}")).collect();
         let promises = promises.join(" ");
-        let line = format!("{:016x}\t{outcome}\t{by}\t{seconds:.1}\t{promises}\t{}", self.key(mutant), mutant.name);
+        let line = format!("{key:016x}\t{outcome}\t{by}\t{seconds:.1}\t{promises}\t{}\t{tests}", mutant.name);
         writeln!(lock(&self.file), "{line}").expect("the result is kept");
-        say(format_args!(
-            "{outcome:>9} {seconds:>6.1} s  {}  ({})",
-            mutant.name,
-            by.chars().take(160).collect::<String>()
-        ));
-        lock(&self.known).insert(self.key(mutant), (outcome.into(), by));
+        let (name, by_whom) = (&mutant.name, by.chars().take(160).collect::<String>());
+        let tests = if tests.is_empty() { String::new() } else { format!("{tests}: ") };
+        say(format_args!("{outcome:>11} {seconds:>6.1} s  {name}  ({tests}{by_whom})"));
+        lock(&self.known).insert(key, (outcome.into(), by));
     }
 }

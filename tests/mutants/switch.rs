@@ -10,6 +10,9 @@ use crate::list::Mutant;
 /// survives here gets a build of its own.
 pub(crate) const VARIABLE: &str = "MUTANT_THAT_IS_ON";
 
+/// Names a folder, in which a function that is called leaves a file for each mutant of it.
+pub(crate) const REACHED: &str = "MUTANTS_THAT_ARE_REACHED";
+
 /// For the root of a crate.
 pub(crate) fn switch() -> String {
     format!(
@@ -19,6 +22,14 @@ pub(crate) fn __mutant() -> usize {{
     static ON: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
     *ON.get_or_init(|| std::env::var("{VARIABLE}").ok().and_then(|on| on.parse().ok()).unwrap_or(usize::MAX))
 }}
+
+#[doc(hidden)]
+pub(crate) fn __reached(mutants: &[usize]) {{
+    let Some(folder) = std::env::var_os("{REACHED}") else {{ return }};
+    for mutant in mutants {{
+        let _ = std::fs::write(std::path::Path::new(&folder).join(mutant.to_string()), "");
+    }}
+}}
 "#
     )
 }
@@ -27,22 +38,23 @@ pub(crate) fn __mutant() -> usize {{
 pub(crate) fn switched(text: &str, mutants: &[(usize, &Mutant)]) -> (String, BTreeMap<usize, Range<usize>>) {
     let (mut out, mut lines, mut copied) = (String::new(), BTreeMap::new(), 0);
     for body in bodies(text) {
-        let whole = &text[body.clone()];
-        let inside =
-            |mutant: &Mutant| mutant.place(text).is_some_and(|at| body.start <= at.start && at.end <= body.end);
-        let arms = mutants.iter().filter(|(_, mutant)| inside(mutant));
-        let arms: Vec<_> = arms.filter_map(|(number, mutant)| Some((number, mutant.apply(whole).ok()?))).collect();
+        let arm = |(number, mutant): &(usize, &Mutant)| Some((*number, mutant.apply_within(text, body.clone()).ok()?));
+        let arms: Vec<_> = mutants.iter().filter_map(arm).collect();
         if arms.is_empty() {
             continue;
         }
+        let numbers: Vec<usize> = arms.iter().map(|(number, _)| *number).collect();
         out.push_str(&text[copied..body.start]);
-        out.push_str("\nmatch crate::__mutant() {\n");
+        out.push_str(&format!(
+            "\nstatic __ONCE: std::sync::Once = std::sync::Once::new();\n\
+             __ONCE.call_once(|| crate::__reached(&{numbers:?}));\nmatch crate::__mutant() {{\n"
+        ));
         for (number, arm) in arms {
             let first = out.lines().count() + 1;
             out.push_str(&format!("{number} => {{{arm}}}\n"));
-            lines.insert(*number, first..out.lines().count() + 1);
+            lines.insert(number, first..out.lines().count() + 1);
         }
-        out.push_str(&format!("_ => {{{whole}}}\n}}\n"));
+        out.push_str(&format!("_ => {{{}}}\n}}\n", &text[body.clone()]));
         copied = body.end;
     }
     out.push_str(&text[copied..]);
@@ -96,8 +108,8 @@ impl X {
         "[] a\nin x\n- if a\n+ if A\n[] b\nin x\n- yes\n+ no\n[] of a constant function\nin x\n-         never\n";
     let mutants = crate::list::parse(list).unwrap();
     let (broken, lines) = switched(text, &mutants.iter().enumerate().collect::<Vec<_>>());
-    let arms =
-        "match crate::__mutant() { 0 => { if A { yes } } 1 => { if a { no } } _ => { if a { yes } } } } const fn";
+    let arms = "__ONCE.call_once(|| crate::__reached(&[0, 1]));
+        match crate::__mutant() { 0 => { if A { yes } } 1 => { if a { no } } _ => { if a { yes } } } } const fn";
     let squeezed = |text: &str| text.split_whitespace().collect::<String>();
     assert!(squeezed(&broken).contains(&squeezed(arms)), "{broken}");
     let of_b: Vec<&str> = broken.lines().skip(lines[&1].start - 1).take(lines[&1].len()).collect();

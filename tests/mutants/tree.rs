@@ -8,23 +8,17 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{BufRead as _, BufReader};
+use std::io::Read as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::mpsc;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
-use testkit::mark::Mark;
-
+use crate::layers;
 use crate::list::{Mutant, root};
+use crate::processes::{END, Processes, panic_in};
 use crate::stages::{Stage, Target, binary_of, staged, target_of};
 use crate::switch::{VARIABLE, switch, switched};
-
-/// In place of the name of a test, if a process ends without a word.
-const END: &str = "(the end of its process)";
-/// Longer than the patience of any test, of which some wait twice for a minute and a half before they fail.
-const TIMEOUT: Duration = Duration::from_secs(300);
 
 pub(crate) enum Verdict {
     /// Killed by this test.
@@ -34,16 +28,29 @@ pub(crate) enum Verdict {
     /// It does not compile.
     DoesNotCompile(String),
     TimedOut(String),
+    /// The tests do not run what it changes.
+    NotReached,
+}
+
+impl Verdict {
+    /// What it was and who gave it, in the words of the file of verdicts.
+    pub(crate) fn told(&self) -> (&'static str, &str) {
+        match self {
+            Verdict::Killed(by) => ("killed", by),
+            Verdict::Survived(by) => ("survived", by),
+            Verdict::DoesNotCompile(by) => ("does not compile", by),
+            Verdict::TimedOut(by) => ("timed out", by),
+            Verdict::NotReached => ("not reached", ""),
+        }
+    }
 }
 
 #[derive(Clone)]
 pub(crate) struct Tree {
-    folder: PathBuf,
     target: PathBuf,
     /// With a switch: all test binaries.
     built: Option<BTreeMap<String, PathBuf>>,
-    /// The mutant that is on.
-    on: Option<usize>,
+    pub(crate) processes: Processes,
 }
 
 /// Of the compiler: files and lines, and what it says.
@@ -59,7 +66,7 @@ const ROOTS: [&str; 2] = ["src/lib.rs", "cli/src/main.rs"];
 /// left out although no test has them.
 pub(crate) fn missing(named: &[&str]) -> Vec<String> {
     let mut missing = Vec::new();
-    let all = staged().chain(named.iter().map(|name| target_of(name)));
+    let all = staged().chain(layers::targets()).chain(named.iter().map(|name| target_of(name)));
     for (target, left_out) in all.filter(|(target, _)| binary_of(target).0 != "lib") {
         let path = if target.contains("::") { target.replace("::", "/") } else { format!("{target}/main") };
         let tests = if binary_of(target).0 == "cli" { "cli/tests" } else { "tests" };
@@ -67,7 +74,11 @@ pub(crate) fn missing(named: &[&str]) -> Vec<String> {
         let in_folder = fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path());
         let files = in_folder.chain([path.with_extension("rs")]);
         let text: String = files.filter_map(|file| fs::read_to_string(file).ok()).collect();
-        let has = |part: &&&str| text.lines().any(|line| line.contains("fn ") && line.contains(**part));
+        let is_in = |line: &str, part: &str| match part.strip_suffix("::") {
+            Some(module) => line == format!("mod {module};"),
+            None => line.contains("fn ") && line.contains(part),
+        };
+        let has = |part: &&&str| text.lines().any(|line| is_in(line, part));
         missing.extend(text.is_empty().then(|| (*target).to_owned()));
         missing.extend(left_out.iter().filter(|part| !has(part)).map(|part| format!("{target} without {part}")));
     }
@@ -79,12 +90,17 @@ impl Tree {
         Self::of("mutant", |_, text| text)
     }
 
-    /// The tree with all of these mutants that fit into one build, and their numbers.
-    pub(crate) fn with_switch(mutants: &[&Mutant]) -> (Self, BTreeSet<usize>) {
-        let mut within: BTreeSet<usize> = (0..mutants.len()).collect();
+    /// The tree with all of these mutants that fit into one build of these targets, and their numbers; and those of the
+    /// mutants that do not compile.
+    pub(crate) fn with_switch(
+        version: &str,
+        mutants: &[&Mutant],
+        targets: &[&str],
+    ) -> (Self, BTreeSet<usize>, BTreeSet<usize>) {
+        let (mut within, mut wrong): (BTreeSet<usize>, _) = ((0..mutants.len()).collect(), BTreeSet::new());
         loop {
             let mut places: Vec<(PathBuf, Range<usize>, usize)> = Vec::new();
-            let mut tree = Self::of("switch", |file, text| {
+            let mut tree = Self::of(version, |file, text| {
                 let here: Vec<_> = within.iter().map(|&number| (number, mutants[number])).collect();
                 let here: Vec<_> = here.into_iter().filter(|(_, mutant)| Path::new(&mutant.file) == file).collect();
                 let is_root = ROOTS.iter().any(|root| file == Path::new(root));
@@ -102,18 +118,18 @@ impl Tree {
             // What the machine does takes long without optimizations, and this is built once.
             let mut cargo = tree.cargo();
             cargo.args(["--config", "profile.dev.package.fairlock.opt-level=1", "--features", "fairlock/metrics"]);
-            cargo.args(["-p", "fairlock-cli", "--lib", "--tests"]);
-            match tree.binaries(&mut cargo) {
+            match tree.binaries(cargo.args(targets)) {
                 Ok(built) => {
                     tree.built = Some(built);
-                    return (tree, within);
+                    return (tree, within, wrong);
                 }
                 Err(errors) => {
-                    let wrong = |(file, lines, _): &&(PathBuf, Range<usize>, usize)| {
+                    let is_wrong = |(file, lines, _): &&(PathBuf, Range<usize>, usize)| {
                         errors.places.iter().any(|(path, line)| path == file && lines.contains(line))
                     };
-                    let wrong: BTreeSet<usize> = places.iter().filter(wrong).map(|(.., number)| *number).collect();
-                    assert!(!wrong.is_empty(), "what is without mutants does not compile: {}", errors.text);
+                    let before = wrong.len();
+                    wrong.extend(places.iter().filter(is_wrong).map(|(.., number)| *number));
+                    assert!(wrong.len() > before, "what is without mutants does not compile: {}", errors.text);
                     within.retain(|number| !wrong.contains(number));
                 }
             }
@@ -123,10 +139,11 @@ impl Tree {
     /// Copies the files that have changed since the last time, as another version and with another text.
     fn of(version: &str, mut edited: impl FnMut(&Path, Vec<u8>) -> Vec<u8>) -> Self {
         let target = root().join("target");
-        let tree = Self { folder: target.join("mutants").join(version), target, built: None, on: None };
+        let processes = Processes::of(target.join("mutants").join(version));
+        let tree = Self { target, built: None, processes };
         let files = files();
         for file in &files {
-            let (from, to) = (root().join(file), tree.folder.join(file));
+            let (from, to) = (root().join(file), tree.processes.folder.join(file));
             let mut text = edited(file, fs::read(&from).expect("a file of the package"));
             if file.ends_with("Cargo.toml") && !file.starts_with("fuzz") {
                 let manifest = String::from_utf8(text).expect("a manifest is text");
@@ -139,15 +156,22 @@ impl Tree {
                 fs::write(&to, text).expect("a file of the copy");
             }
         }
-        for gone in below(&tree.folder).difference(&files) {
-            fs::remove_file(tree.folder.join(gone)).expect("a file of the copy");
+        for gone in below(&tree.processes.folder).difference(&files) {
+            fs::remove_file(tree.processes.folder.join(gone)).expect("a file of the copy");
         }
         tree
     }
 
+    /// With the mutant of this number on.
+    pub(crate) fn on(&self, number: usize) -> Self {
+        let mut tree = self.clone();
+        tree.processes.env.push((VARIABLE, number.to_string()));
+        tree
+    }
+
     /// Runs the tests that it names with the mutant of this number on, or all if it names none, or unit tests.
-    pub(crate) fn judge_switched(&self, number: usize, mutant: &Mutant, stages: [&Stage; 2]) -> Verdict {
-        let tree = Self { on: Some(number), ..self.clone() };
+    pub(crate) fn judge_switched(&self, number: usize, mutant: &Mutant, stages: &[&Stage]) -> Verdict {
+        let tree = self.on(number);
         match mutant.by.as_deref() {
             Some(named) if binary_of(named).0 != "lib" => tree.part(&[target_of(named)], true, &mut Vec::new()),
             likely => tree.suite(stages, likely),
@@ -155,8 +179,8 @@ impl Tree {
     }
 
     /// Applies the mutant, runs the tests, and takes it back.
-    pub(crate) fn judge(&self, mutant: &Mutant, stages: [&Stage; 2]) -> Verdict {
-        let file = self.folder.join(&mutant.file);
+    pub(crate) fn judge(&self, mutant: &Mutant, stages: &[&Stage]) -> Verdict {
+        let file = self.processes.folder.join(&mutant.file);
         let whole = fs::read_to_string(&file).expect("a file of the copy");
         let broken = mutant.apply(&whole).expect("it was seen to apply");
         fs::write(&file, broken).expect("a file of the copy");
@@ -166,10 +190,11 @@ impl Tree {
     }
 
     /// Stage by stage, until a test fails; the target that is most likely to notice comes first.
-    fn suite(&self, stages: [&Stage; 2], likely: Option<&str>) -> Verdict {
+    pub(crate) fn suite(&self, stages: &[&Stage], likely: Option<&str>) -> Verdict {
         let mut by_chance = Vec::new();
         let likely: Vec<Target<'_>> = likely.map(target_of).into_iter().collect();
-        for (targets, twice) in [(&*likely, true)].into_iter().chain(stages.map(|stage| (stage.targets, stage.twice))) {
+        let stages = stages.iter().map(|stage| (stage.targets, stage.twice));
+        for (targets, twice) in [(&*likely, true)].into_iter().chain(stages) {
             match self.part(targets, twice, &mut by_chance) {
                 Verdict::Survived(_) => {}
                 verdict => return verdict,
@@ -178,7 +203,7 @@ impl Tree {
         Verdict::Survived(by_chance.join(", "))
     }
 
-    fn part(&self, targets: &[Target<'_>], twice: bool, by_chance: &mut Vec<String>) -> Verdict {
+    pub(crate) fn part(&self, targets: &[Target<'_>], twice: bool, by_chance: &mut Vec<String>) -> Verdict {
         let binaries = match self.build(targets) {
             Ok(binaries) => binaries,
             Err(error) => return Verdict::DoesNotCompile(error),
@@ -189,14 +214,29 @@ impl Tree {
                     let (name, test_name) = test.split_once("::").unwrap_or((&test, ""));
                     let again = binaries.iter().find(|(target, _)| binary_of(target).0 == name).cloned();
                     let alone = if test_name == END { vec![] } else { vec!["--exact".into(), test_name.into()] };
-                    match self.run_with(again.as_slice(), |_| alone.clone()) {
+                    let stderr = tempfile::NamedTempFile::new().expect("a file for what it says");
+                    match self.processes.run(again.as_slice(), Some(stderr.as_file()), |_| alone.clone()) {
                         Verdict::Survived(_) => by_chance.push(test),
+                        Verdict::Killed(_) if self.fails_anyway(&again, &alone) => by_chance.push(test),
+                        Verdict::Killed(test) => {
+                            let mut said = String::new();
+                            let _ = stderr.reopen().and_then(|mut file| file.read_to_string(&mut said));
+                            return Verdict::Killed(format!("{test} at {}", panic_in(&said, test_name)));
+                        }
                         verdict => return verdict,
                     }
                 }
                 verdict => return verdict,
             }
         }
+    }
+
+    /// Whether a test fails without the mutant that is on, too, because the machine is busy.
+    fn fails_anyway(&self, test: &Option<(String, PathBuf)>, arguments: &[String]) -> bool {
+        let mut healthy = self.processes.clone();
+        healthy.env.retain(|(name, _)| *name != VARIABLE);
+        let is_on = healthy.env.len() < self.processes.env.len();
+        is_on && !matches!(healthy.run(test.as_slice(), None, |_| arguments.to_vec()), Verdict::Survived(_))
     }
 
     /// Builds and runs these targets on the healthy code, and returns how long that took.
@@ -207,6 +247,7 @@ impl Tree {
             Verdict::Survived(_) => Ok(start.elapsed()),
             Verdict::Killed(test) => Err(format!("{test} fails as it is")),
             Verdict::TimedOut(what) | Verdict::DoesNotCompile(what) => Err(what),
+            Verdict::NotReached => unreachable!("tests are run"),
         }
     }
 
@@ -240,7 +281,7 @@ impl Tree {
         cargo.args(["test", "--no-run", "--quiet", "--message-format=json"]);
         // Without encryption the tests of streams are left out.
         cargo.args(["-p", "fairlock", "--features", "fairlock/tls"]);
-        cargo.current_dir(&self.folder).env("CARGO_TARGET_DIR", &self.target);
+        cargo.current_dir(&self.processes.folder).env("CARGO_TARGET_DIR", &self.target);
         cargo
     }
 
@@ -272,57 +313,13 @@ impl Tree {
 
     /// Runs test targets but for some tests, given as `target::test`.
     fn run(&self, targets: &[Target<'_>], binaries: &[(String, PathBuf)], but: &[String]) -> Verdict {
-        self.run_with(binaries, |target| {
+        self.processes.run(binaries, None, |target| {
             let (binary, file) = binary_of(target);
             let skipped = targets.iter().filter(|(name, _)| *name == target).flat_map(|(_, skipped)| *skipped);
             let but = but.iter().filter_map(|test| test.split_once("::").filter(|(name, _)| *name == binary));
             let skipped = skipped.copied().chain(but.map(|(_, test)| test));
             file.into_iter().chain(skipped.flat_map(|test| ["--skip".into(), test.into()])).collect()
         })
-    }
-
-    /// Runs all of them at once, until a test fails.
-    fn run_with(&self, binaries: &[(String, PathBuf)], arguments: impl Fn(&str) -> Vec<String>) -> Verdict {
-        let (say, said) = mpsc::channel();
-        let start = |(target, binary): &(String, PathBuf)| -> (Child, Mark) {
-            let mut command = Command::new(binary);
-            command.args(arguments(target)).current_dir(&self.folder).env("FAIRLOCK_UNSHRUNK", "1");
-            command.envs(self.on.map(|number| (VARIABLE, number.to_string())));
-            let mark = Mark::on(&mut command);
-            let mut child = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("a test binary");
-            let output = BufReader::new(child.stdout.take().expect("it is piped"));
-            let (say, binary) = (say.clone(), binary_of(target).0.to_owned());
-            std::thread::spawn(move || {
-                let mut passed = false;
-                for line in output.lines().map_while(Result::ok) {
-                    if let Some(test) = line.strip_prefix("test ").and_then(|line| line.strip_suffix(" ... FAILED")) {
-                        let _ = say.send(Some(format!("{binary}::{test}")));
-                    }
-                    passed |= line.starts_with("test result: ok");
-                }
-                let _ = say.send((!passed).then(|| format!("{binary}::{END}")));
-            });
-            (child, mark)
-        };
-        let mut children: Vec<(Child, Mark)> = binaries.iter().map(start).collect();
-        let (end, mut left) = (Instant::now() + TIMEOUT, children.len());
-        let verdict = loop {
-            if left == 0 {
-                break Verdict::Survived(String::new());
-            }
-            match said.recv_timeout(end.saturating_duration_since(Instant::now())) {
-                Ok(Some(test)) => break Verdict::Killed(test),
-                Ok(None) => left -= 1,
-                Err(_) => break Verdict::TimedOut(format!("{left} of {} test binaries", children.len())),
-            }
-        };
-        for (child, mark) in &mut children {
-            let _ = child.kill();
-            let _ = child.wait();
-            // What a mutant leaves behind would slow the next ones down.
-            mark.end_all();
-        }
-        verdict
     }
 }
 

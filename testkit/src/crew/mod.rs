@@ -164,7 +164,7 @@ impl Crew {
         let history = self.history();
         self.record.remark(format_args!("judged by {:?}", self.terms));
         if let Err(complaint) = history.judge(&self.terms) {
-            panic!("{evidence}{complaint}");
+            panic!("{evidence}judged: {complaint}");
         }
         // A run without a violation needs no evidence.
         let _ = std::fs::remove_file(&self.orders.history);
