@@ -4,7 +4,6 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
-use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use testkit::{RedisServer, say};
@@ -14,6 +13,7 @@ use crate::results::{self, Results};
 use crate::stages::Target;
 use crate::switch::{REACHED, switched};
 use crate::tree::{Tree, Verdict};
+use crate::{at_once, is_chosen};
 
 /// Tests of one kind, which one command runs: `cargo test --test BINARY FILTER`, or `--lib FILTER`.
 struct Layer {
@@ -153,10 +153,12 @@ fn each_layer_alone_is_tried() {
         ..Mutant::default()
     };
     let layers: Vec<&Layer> = LAYERS.iter().filter(|layer| is_chosen("LAYERS", layer.name)).collect();
-    two_at_once(layers.iter(), |layer| layer.look_what_is_reached(&tree, &mutants, &whole, &results));
+    // One waits while another one computes.
+    at_once(2, layers.iter(), |layer| layer.look_what_is_reached(&tree, &mutants, &whole, &results));
     let mine = mutants.iter().enumerate().filter(|(_, mutant)| is_chosen("ONLY", &mutant.name));
     let todo = mine.flat_map(|(number, mutant)| layers.iter().map(move |layer| (number, mutant, layer)));
-    two_at_once(
+    at_once(
+        2,
         todo.filter(|(_, mutant, layer)| results.of(mutant, layer.name).is_none()),
         |(number, mutant, layer)| {
             let start = Instant::now();
@@ -165,23 +167,6 @@ fn each_layer_alone_is_tried() {
         },
     );
     print(&mutants, &results);
-}
-
-/// Whether its name contains one of the texts in this variable.
-fn is_chosen(variable: &str, name: &str) -> bool {
-    std::env::var(variable).unwrap_or_default().split('|').any(|text| name.contains(text))
-}
-
-/// One waits while another one computes.
-fn two_at_once<T>(tasks: impl Iterator<Item = T> + Send, work: impl Fn(T) + Sync) {
-    let next = Mutex::new(tasks);
-    let one = || next.lock().unwrap().next();
-    let worker = || {
-        while let Some(task) = one() {
-            work(task);
-        }
-    };
-    std::thread::scope(|scope| drop([(); 2].map(|()| scope.spawn(worker))));
 }
 
 /// The table: one row for each mutant.

@@ -128,11 +128,27 @@ fn chosen(mutants: &[Mutant]) -> Vec<&Mutant> {
     let (part, parts) = shard.split_once('/').expect("SHARD=2/5");
     let (part, parts): (usize, usize) = (part.parse().unwrap(), parts.parse().unwrap());
     assert!((1..=parts).contains(&part), "SHARD=2/5");
-    let only = std::env::var("ONLY").unwrap_or_default();
     let is_here = |one: &Mutant| !one.name.ends_with(" on Redis 6") || testkit::run::version() < (7, 0);
-    let wanted = |one: &Mutant| only.split('|').any(|text| one.name.contains(text)) && is_here(one);
+    let wanted = |one: &Mutant| is_chosen("ONLY", &one.name) && is_here(one);
     let mine = mutants.iter().enumerate().filter(|(index, one)| index % parts == part - 1 && wanted(one));
     mine.map(|(_, mutant)| mutant).collect()
+}
+
+/// Whether this name contains one of the texts in a variable of the environment.
+fn is_chosen(variable: &str, name: &str) -> bool {
+    std::env::var(variable).unwrap_or_default().split('|').any(|text| name.contains(text))
+}
+
+/// Does the work on so many threads, each of which takes the next task when it is done with one.
+fn at_once<T>(threads: usize, tasks: impl Iterator<Item = T> + Send, work: impl Fn(T) + Sync) {
+    let tasks = Mutex::new(tasks);
+    let next = || tasks.lock().unwrap().next();
+    let worker = || {
+        while let Some(task) = next() {
+            work(task);
+        }
+    };
+    std::thread::scope(|scope| drop((0..threads).map(|_| scope.spawn(worker)).collect::<Vec<_>>()));
 }
 
 #[test]
@@ -220,24 +236,20 @@ fn survivors_of_the_switch<'a>(mutants: &[&'a Mutant], results: &Results) -> Vec
     let (all, here, not) = (mutants.len(), within.len(), wrong.len());
     say(format_args!("{here} of {all} mutants are behind a switch in one build, {not} do not compile there"));
     healthy(&tree, mutants);
-    let (next, alone) = (Mutex::new(mutants.iter().enumerate()), Mutex::new(Vec::new()));
-    let one = || next.lock().unwrap().next();
-    let judge = || {
-        while let Some((number, mutant)) = one() {
-            let start = Instant::now();
-            let verdict = match within.contains(&number) {
-                true => Some(tree.judge_switched(number, mutant, order(mutant))),
-                false => wrong.contains(&number).then(|| Verdict::DoesNotCompile("as an arm".into())),
-            };
-            match verdict.filter(|verdict| are_generic || matches!(verdict, Verdict::Killed(_))) {
-                Some(verdict) => results.add(mutant, "", &verdict, start.elapsed().as_secs_f64()),
-                None => alone.lock().unwrap().push(*mutant),
-            }
-        }
-    };
+    let alone = Mutex::new(Vec::new());
     // Those with servers wait for them and for timers most of the time.
-    let at_once = if are_generic { 1 } else { 2 } * std::thread::available_parallelism().unwrap().get();
-    std::thread::scope(|scope| drop((0..at_once).map(|_| scope.spawn(judge)).collect::<Vec<_>>()));
+    let threads = if are_generic { 1 } else { 2 } * std::thread::available_parallelism().unwrap().get();
+    at_once(threads, mutants.iter().enumerate(), |(number, mutant)| {
+        let start = Instant::now();
+        let verdict = match within.contains(&number) {
+            true => Some(tree.judge_switched(number, mutant, order(mutant))),
+            false => wrong.contains(&number).then(|| Verdict::DoesNotCompile("as an arm".into())),
+        };
+        match verdict.filter(|verdict| are_generic || matches!(verdict, Verdict::Killed(_))) {
+            Some(verdict) => results.add(mutant, "", &verdict, start.elapsed().as_secs_f64()),
+            None => alone.lock().unwrap().push(*mutant),
+        }
+    });
     alone.into_inner().unwrap()
 }
 

@@ -49,8 +49,8 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// Starts the shim, which starts the command. A separate thread calls `on_report` with each report of the shim, and with
-    /// None when the shim is gone.
+    /// Starts the shim, which starts the command. A separate thread calls `on_report` with each report of the shim, and
+    /// with None when the shim is gone.
     ///
     /// Until the shim is ready, the queue shim gives the leases back if fairlock is killed. It would do so while the
     /// command runs, too, so it ends before the command begins.
