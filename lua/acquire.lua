@@ -1,16 +1,13 @@
 -- acquire: take the lock, or join its queue, or re-enter the queue with an old seat. Sending it twice changes nothing.
 -- KEYS: lock waiters
--- ARGV: id room as_claim lease_us liveness_us buffer_us heartbeat_us channel secret label owner memory seat
---   room: join the queue if fewer waiters than this are in it, 0 only try · as_claim: 1 grant no more than a claim
---   secret: messages to the caller repeat it · memory: what the caller was told of the lock · seat: its place, or none
--- REPLY: granted | queued seat ticket rank | busy [held…] | disbelieved
---   granted: the values of the lease are those of the holder
+-- ARGV: id memory seat terms
+--   memory: what the caller was told of the lock · seat: its place, or none · terms: lib/terms.lua
+-- REPLY: granted | queued | busy [held…] | disbelieved
+--   granted: with the lease among those of the client · queued: with the place there, and its position
 --   held…: held_id held_token held_label held_owner held_us held_claim
-local id, room, as_claim, lease_us, liveness_us, buffer_us, heartbeat_us, channel, secret, label, owner, memory, seat =
-  unpack(ARGV)
-room, lease_us, liveness_us = tonumber(room), tonumber(lease_us), tonumber(liveness_us)
-buffer_us, heartbeat_us = tonumber(buffer_us), tonumber(heartbeat_us)
+local id, memory, seat, terms = unpack(ARGV)
 -- include keys
+-- include terms: terms → liveness_us, buffer_us, heartbeat_us, lease_us, room, as_claim
 -- include asker: id → client
 -- include known: memory, seat → known_…, seat_…
 joining, lenient = room > 0, false -- a server without memory admits no new waiters
@@ -18,14 +15,14 @@ joining, lenient = room > 0, false -- a server without memory admits no new wait
 
 local word, told, own_pace = 'disbelieved', {}, heartbeat_us
 -- include simple: known_…, seat_… → simple, spare_us
-if simple and found_holder == '' and seat == '' and as_claim == '0'
+if simple and found_holder == '' and seat == '' and as_claim == 0
   and spare_us >= lease_us and spare_us <= lease_us + 2 * SLACK_US then
   -- The common case: a free lock is granted at once. Without these lines the rest of the script would do the same.
   stamp = joining and raw + 1 or raw
   token, grants, longest, longest_next, generation = stamp, grants + 1, max(longest_next, lease_us), lease_us, stamp
   holder, holder_end, holder_token, holder_ticket = id, now + lease_us, token, raw
   broken, cut, claim, live_until, keep_us = 0, 0, 0, 0, min(longest, HOUR_US * 5 / 6)
-  fields = {id, cmsgpack.pack({lease_us, liveness_us, channel, secret, label, owner})}
+  fields = {id, terms}
   -- include write
   word = 'granted'
   -- include answer: the script ends
@@ -47,8 +44,8 @@ if epoch == 0 then
 end
 
 if holder ~= id then
-  contender, terms, ends = id, {lease_us, liveness_us, channel, secret, label, owner}, now + lease_us
-  if as_claim == '1' then ends = min(ends, now + liveness_us) end
+  contender, asked, asked_us = id, terms, lease_us
+  ends = now + (as_claim == 1 and min(lease_us, liveness_us) or lease_us)
   -- A client without a session has no waiters.
   local own_session = joining and waiting > 0 and call('HGET', lock, client .. '.')
   queued = own_session and tonumber(call('ZSCORE', waiters, id))
@@ -82,8 +79,9 @@ if holder == id then
   word = 'granted'
 elseif joins then
   -- A new ticket is the last one.
-  word, told = 'queued', {'seat', struct.pack(SEAT, VERSION, epoch, place, 0), 'ticket', place,
-    'rank', (queued or seat_ticket > 0) and call('ZRANK', waiters, id) or waiting - 1}
+  word = 'queued'
+  position = (queued or seat_ticket > 0) and call('ZRANK', waiters, id) + 1 or waiting
+  own, owns = struct.pack(OWN, 0, #id, id, SEAT_SIZE, VERSION, epoch, place, 0), 1
 else
   word = 'busy'
   -- include tell_holder → told

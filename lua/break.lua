@@ -13,8 +13,7 @@ local client, word, told, own_pace = '', 'unknown', {'left_us', 0}, 0
 if holder ~= '' and holder_token == their_token then
   word, told = 'told', {'left_us', holder_end - now}
   ended_how = 'broken'
-  local entry = cmsgpack.unpack(call('HGET', lock, holder))
-  messages[1] = {entry, 'break', holder, holder_token, holder_ticket, holder_end - now}
+  messages[1] = {call('HGET', lock, holder), 'break', holder, holder_token, holder_ticket, holder_end - now}
   -- In a recovery a lease can be re-asserted if no newer token is known. A lease that was broken must not be.
   token = max(token, their_token + 1)
   stamp = max(stamp, token)

@@ -1,11 +1,13 @@
 -- heartbeat: keeps a session alive, for all of its waiters, and promotes the queue where it can.
 -- It creates no entries: the client re-enters waiters that the server does not know.
 -- KEYS: lock waiters
--- ARGV: client liveness_us buffer_us heartbeat_us memory ids...
---   memory: what the client was told of the lock · ids: the session's first waiters, in the order of their tickets
--- REPLY: alive rank | unknown
-local client, liveness_us, buffer_us, heartbeat_us, memory = unpack(ARGV)
-liveness_us, buffer_us, heartbeat_us = tonumber(liveness_us), tonumber(buffer_us), tonumber(heartbeat_us)
+-- ARGV: client memory times ids...
+--   memory: what the client was told of the lock · times: the first three numbers of terms (lib/terms.lua)
+--   ids: the session's first waiters, in the order of their tickets
+-- REPLY: alive | unknown
+--   alive: with the position of the first of them that waits
+local client, memory, times = unpack(ARGV)
+local liveness_us, buffer_us, heartbeat_us = struct.unpack('<ddd', times)
 local seat = ''
 -- include keys
 -- include known: memory → known_…
@@ -14,7 +16,7 @@ local own_pace, left_us = heartbeat_us, 0
 -- include restore: known_…, own_pace, left_us
 
 local first, rank, missing
-for i = 6, #ARGV do
+for i = 4, #ARGV do
   local id = ARGV[i]
   if string.match(id, CLIENT_OF) ~= client then return redis.error_reply(BAD_ID) end
   if id == holder then
@@ -33,5 +35,5 @@ end
 
 local word, told = missing and 'unknown' or 'alive', {}
 -- Who left the queue stood before it.
-if first and not missing and not leaving[first] then told = {'rank', rank - #leaving} end
+if first and not missing and not leaving[first] then position = rank - #leaving + 1 end
 -- include answer: the script ends

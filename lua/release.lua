@@ -1,11 +1,11 @@
 -- release: the holder releases the lease; the next waiter is granted the lock in the same script.
 -- KEYS: lock waiters
--- ARGV: id seat memory
+-- ARGV: id memory seat
 --   seat: of the lease; empty if it is not known, and where the lease may be over: in a release that is repeated, or
 --   that comes after the lease was declared lost
 -- REPLY: released | expired | left | unknown
 --   expired: the lease was over already · left: the id was only in the queue · unknown: neither
-local id, seat, memory = unpack(ARGV)
+local id, memory, seat = unpack(ARGV)
 -- include keys
 -- include asker: id → client
 -- include known: memory, seat → known_…, seat_…

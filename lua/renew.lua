@@ -1,13 +1,14 @@
 -- renew: renew a lease, or confirm a claim; after a loss of data, re-assert what is left of the lease.
 -- KEYS: lock waiters
--- ARGV: id seat lease_us left_us liveness_us channel secret label owner memory
---   seat: of the lease · lease_us: its length from now on · left_us: what is left by the holder's clock
---   memory: what the holder was told of the lock
+-- ARGV: id memory seat terms left
+--   memory: what the holder was told of the lock · seat: of the lease · terms: as of its acquire, but for the length of
+--   the lease from now on · left: what is left of the lease by the holder's clock, packed
 -- REPLY: renewed | broken | lost
---   renewed, broken: the values of the lease are those of the holder
-local id, seat, lease_us, left_us, liveness_us, channel, secret, label, owner, memory = unpack(ARGV)
-lease_us, left_us, liveness_us = tonumber(lease_us), tonumber(left_us), tonumber(liveness_us)
+--   renewed, broken: with the lease among those of the client
+local id, memory, seat, terms, left = unpack(ARGV)
+local left_us = struct.unpack('<d', left)
 -- include keys
+-- include terms: terms → lease_us
 -- include asker: id → client
 -- include known: memory, seat → known_…, seat_…
 -- include begin
@@ -34,7 +35,7 @@ elseif believed and now < recover_until and left_us > 0 and token <= seat_token
   if waiting > 0 and call('ZSCORE', waiters, id) then leaving[1], leaving[id], waiting = id, true, waiting - 1 end
   holder, holder_end, holder_token, holder_ticket = id, now + left_us, seat_token, seat_ticket
   token, broken, cut, claim = seat_token, 0, 0, 0
-  fields[1], fields[2] = id, cmsgpack.pack({lease_us, liveness_us, channel, secret, label, owner})
+  fields[1], fields[2] = id, terms
 end
 if word == 'renewed' then longest, longest_next = max(longest, lease_us), max(longest_next, lease_us) end
 -- include promote

@@ -13,6 +13,11 @@ pub mod model {
     pub use crate::testing::model::*;
 }
 
+/// How the calls of the scripts travel.
+pub mod packing {
+    pub use crate::testing::packing::*;
+}
+
 /// From now on each thread of this process does this at each spot where a test may hold it (`spots.rs`), named by what
 /// the thread is making there, or by the type of what its mutex guards.
 pub fn at_spots(act: impl Fn(&str) + Send + Sync + 'static) {

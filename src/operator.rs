@@ -140,7 +140,8 @@ impl Line {
             ids: ids.iter().filter_map(|id| WireId::parse(id)).collect(),
         });
         let mut arguments = Vec::new();
-        request.arguments("", |_, value| arguments.push(String::from_utf8_lossy(value).into_owned()));
+        // A stranger's memory is empty, and ids are text.
+        request.arguments("", |_, value| arguments.push(String::from_utf8_lossy(&value.concat()).into_owned()));
         let digest = crate::server::digest(script);
         for call in [["EVALSHA", &digest], ["EVAL", script.text]] {
             let arguments = arguments.iter().map(String::as_str);
@@ -162,7 +163,7 @@ impl Seen {
         let Some(Reply { common, verdict: Verdict::Inspect(seen) }) = Reply::unpack(Verb::Inspect, packed) else {
             return Err(LookError::of(answer));
         };
-        let (token, grants, epoch) = (Token::on_wire(seen.token), seen.grants, Epoch::on_wire(common.known.epoch));
+        let (token, grants, epoch) = (Token::on_wire(seen.token), seen.grants, Epoch::on_wire(seen.epoch));
         Ok(Self { state: seen.state(&common), token, grants, epoch })
     }
 }

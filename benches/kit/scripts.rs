@@ -39,9 +39,29 @@ impl Values {
         self.0.insert(name.to_owned(), value.to_owned());
     }
 
-    fn get(&self, name: &str) -> &[u8] {
-        let absent: &[u8] = if matches!(name, "memory" | "seat") { b"" } else { b"0" };
-        self.0.get(name).map_or(absent, Vec::as_slice)
+    fn get(&self, name: &str) -> Vec<u8> {
+        let double = |name: &&str| {
+            let digits = self.get(name);
+            let number: f64 = std::str::from_utf8(&digits).ok().and_then(|digits| digits.parse().ok()).unwrap_or(0.0);
+            number.to_le_bytes()
+        };
+        match (name, self.0.get(name)) {
+            (_, Some(value)) => value.clone(),
+            ("memory" | "seat", None) => vec![],
+            // What later scripts take as one text.
+            ("times", None) => ["liveness_us", "buffer_us", "heartbeat_us"].iter().flat_map(double).collect(),
+            ("left", None) => double(&"left_us").into(),
+            ("terms", None) => {
+                let texts = ["secret", "label", "owner"].map(|name| self.get(name));
+                let [secret, label, owner] = texts.each_ref().map(|text| (text.len() as u16).to_le_bytes());
+                let numbers = ["liveness_us", "buffer_us", "heartbeat_us", "lease_us", "room"];
+                let numbers: Vec<u8> = numbers.iter().flat_map(double).collect();
+                let as_claim = u8::from(self.get("as_claim") == b"1");
+                let sizes = [&[as_claim, secret[0]][..], &label, &owner, &[0, 0]].concat();
+                [numbers, sizes, texts.concat()].concat()
+            }
+            _ => b"0".into(),
+        }
     }
 }
 

@@ -46,9 +46,13 @@ impl Reply {
         }
     }
 
-    /// A script's reply as a list: scripts pack it into one MessagePack array, and those of before did not.
+    /// A script's reply or message as a list: a word, then names and values. Those of a commit of before may be one
+    /// MessagePack array, or a list already.
     pub fn unpacked(&self) -> Reply {
         match self {
+            Reply::Text(packed) if packed.first().is_some_and(|byte| *byte < 0x80) => {
+                struct_of(packed).unwrap_or_else(|| panic!("{self:?} is no reply"))
+            }
             Reply::Text(packed) => {
                 read_value(&mut packed.as_slice()).map_or_else(|_| self.clone(), |value| list(&value))
             }
@@ -65,6 +69,54 @@ impl Reply {
     pub fn field(&self, name: &str) -> Option<&Reply> {
         self.list()[1..].chunks_exact(2).find(|pair| pair[0] == Reply::Text(name.into())).map(|pair| &pair[1])
     }
+}
+
+/// What is asked of replies and messages here, under the names that MessagePack gave it.
+fn struct_of(mut packed: &[u8]) -> Option<Reply> {
+    let rest = &mut packed;
+    let mut items = vec![short(rest)?];
+    let is_message = matches!(items[0].text(), "grant" | "break");
+    let names: &[&str] = match is_message {
+        true => &["left_us"],
+        false => &["rank", "waiting", "lease_left_us", "recover_left_us", "keep_us"],
+    };
+    if !is_message {
+        rest.split_off_first()?; // flags
+    }
+    for name in names {
+        let number = f64::from_le_bytes(rest.split_off(..8)?.try_into().ok()?);
+        items.extend([Reply::Text((*name).into()), Reply::Number(number as i64)]);
+    }
+    let memory = short(rest)?;
+    for (name, at) in [("epoch", 1), ("stamp", 9)] {
+        let number =
+            memory.bytes().get(at..at + 8).map(|eight| f64::from_le_bytes(eight.try_into().unwrap_or_default()));
+        items.extend([Reply::Text(name.into()), Reply::Number(number.unwrap_or_default() as i64)]);
+    }
+    items.extend([Reply::Text("memory".into()), memory]);
+    if is_message {
+        items.extend([Reply::Text("seat".into()), short(rest)?, Reply::Text("id".into()), text(rest)?]);
+        return Some(Reply::List(items));
+    }
+    for _ in 0..*rest.split_off_first()? {
+        rest.split_off_first()?; // whether it is a claim
+        let (_id, seat) = (text(rest)?, short(rest)?);
+        let is_place = seat.bytes().get(17..25)?.iter().all(|byte| *byte == 0);
+        items.extend([Reply::Text(if is_place { "seat" } else { "holder_seat" }.into()), seat]);
+    }
+    Some(Reply::List(items))
+}
+
+/// A text of up to 255 bytes.
+fn short(rest: &mut &[u8]) -> Option<Reply> {
+    let size = *rest.split_off_first()?;
+    rest.split_off(..size.into()).map(|text| Reply::Text(text.to_vec()))
+}
+
+/// A text of up to 64 KiB.
+fn text(rest: &mut &[u8]) -> Option<Reply> {
+    let size = u16::from_le_bytes(rest.split_off(..2)?.try_into().ok()?);
+    rest.split_off(..size.into()).map(|text| Reply::Text(text.to_vec()))
 }
 
 fn list(value: &rmpv::Value) -> Reply {

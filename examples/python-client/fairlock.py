@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 
-from fairlock_wire import SECOND, Broken, Failed, Refused, Wire, now_us, random_name
+from fairlock_wire import SECOND, Broken, Failed, Refused, Wire, now_us, packed, packed_terms, random_name
 
 _DAY = 86400 * SECOND
 _UNBOUNDED = 1 << 53
@@ -122,7 +122,7 @@ class _Waiter:
     def __init__(self, lock, wire, number, joins, until, label, owner, on_ticket, cancelled):
         self.lock, self.wire, self.id = lock, wire, f"{wire.client}.{number}"
         self.joins, self.until, self.on_ticket, self.cancelled = joins, until, on_ticket, cancelled
-        self.about = [wire.channel, random_name(), label, owner]
+        self.about = [random_name(), label, owner]
         self.seat, self.epoch = b"", 0  # its place or its lease, and under which epoch the server told of it
         self.ticket = None
         self.asked = False  # whether the server may know of it
@@ -147,9 +147,9 @@ class _Waiter:
                 continue
             if reply.word == "broken":
                 raise Failed("an operator broke the lease")
-            if "holder" in reply and reply.text("holder") == self.id:
-                self._has_seat(reply, "holder_seat", "holder_ticket")
-                if "holder_claim" not in reply and (lease := Lease(self, reply)).remaining() > 0:
+            if "own_id" in reply and reply.text("own_id") == self.id:
+                self._has_seat(reply, "own_seat", "own_ticket")
+                if "own_claim" not in reply and (lease := Lease(self, reply)).remaining() > 0:
                     return lease._start()
                 step = self._confirm  # a claim, or the answer took most of the lease
             elif reply.word == "busy" and "again" not in reply:
@@ -159,7 +159,7 @@ class _Waiter:
             else:
                 if reply.word == "queued":
                     self._has_seat(reply, "seat", "ticket")
-                waits = "rank" in reply and reply.number("epoch") == self.epoch
+                waits = reply.number("position") > 0 and reply.number("epoch") == self.epoch
                 # A grant that was lost meanwhile, a place that is unknown and another epoch are brought back.
                 step = self._sleep(reply) if waits else self._acquire
         raise Timeout("the lock was not granted in time")
@@ -167,22 +167,26 @@ class _Waiter:
     def _acquire(self):
         lock, self.asked = self.lock, True
         room = _UNBOUNDED if self.joins else 0
-        spans = [lock._lease, lock._liveness, lock._buffer, lock._liveness // 3]
         return self._ask("acquire", lambda: [
-            self.id, room, 1, *spans, *self.about, lock._memory.of_waiter(), self.seat if self.joins else b"",
+            self.id, lock._memory.of_waiter(), self.seat if self.joins else b"",
+            packed_terms(lock._liveness, lock._buffer, lock._lease, room, 1, self.about),
         ])
 
     def _heartbeat(self):
         lock = self.lock
-        spans = [lock._liveness, lock._buffer, lock._liveness // 3]
-        return self._ask("heartbeat", lambda: [self.wire.client, *spans, lock._memory.of_waiter(), self.id])
+        times = packed(lock._liveness, lock._buffer, lock._liveness // 3)
+        return self._ask("heartbeat", lambda: [self.wire.client, lock._memory.of_waiter(), times, self.id])
 
     def _confirm(self):
         """Asks for a whole lease."""
-        lock = self.lock
         return self._ask("renew", lambda: [
-            self.id, self.seat, lock._lease, 0, lock._liveness, *self.about, lock._memory.of_waiter(),
+            self.id, self.lock._memory.of_waiter(), self.seat, self.holding(), packed(0),
         ])
+
+    def holding(self):
+        """The terms of a renewal."""
+        lock = self.lock
+        return packed_terms(lock._liveness, lock._buffer, lock._lease, 0, 0, self.about)
 
     def _ask(self, verb, arguments):
         return self.lock._ask(self.wire, verb, arguments, within=self.left())
@@ -196,16 +200,16 @@ class _Waiter:
 
     def _give_back_others(self, reply):
         """A request of an earlier acquire was executed late."""
-        if "holder" in reply and reply.text("holder") != self.id:
-            self._ask("release", lambda: [reply.bytes("holder"), b"", self.lock._memory.of_waiter()])
+        if "own_id" in reply and reply.text("own_id") != self.id:
+            self._ask("release", lambda: [reply.bytes("own_id"), self.lock._memory.of_waiter(), b""])
 
     def _sleep(self, reply):
         """Waits until the next heartbeat is due, or a push tells of the grant. What to ask then."""
-        lock, now, rank = self.lock, now_us(), reply.number("rank")
+        lock, now, position = self.lock, now_us(), reply.number("position")
         due = now if "again" in reply else reply.sent + lock._liveness // 3
-        if rank < 4:
+        if position <= 4:
             free = max(reply.number("lease_left_us"), reply.number("recover_left_us"))
-            due = min(due, max(now + free + 1000 + rank * 50_000, reply.sent + 20_000))
+            due = min(due, max(now + free + 1000 + (position - 1) * 50_000, reply.sent + 20_000))
         while (span := min(due - now_us(), self.left())) > 0:
             push = self.wire.listen(span)
             if push and push.word == "grant" and self._is_about_this(push):
@@ -214,7 +218,7 @@ class _Waiter:
         return self._heartbeat
 
     def _is_about_this(self, push):
-        meant = {"id": self.id, "lock": self.lock._keys[0], "secret": self.about[1]}
+        meant = {"id": self.id, "lock": self.lock._keys[0], "secret": self.about[0]}
         return all(name in push and push.bytes(name) == value.encode() for name, value in meant.items())
 
     def leave(self, memory):
@@ -236,7 +240,7 @@ class Lease:
     """The right to the lock, renewed by a thread of its own until it is released or lost."""
 
     def __init__(self, waiter, reply):
-        self.token = reply.number("holder_token")
+        self.token = reply.number("own_token")
         self.ticket = waiter.ticket or self.token
         self._waiter, self._lock, self._wire = waiter, waiter.lock, waiter.wire
         self._lost, self._released = None, False
@@ -246,7 +250,7 @@ class Lease:
     def _counts(self, reply):
         lease = self._lock._lease
         left = min(reply.number("lease_left_us"), lease)
-        self._seat = reply.bytes("holder_seat")
+        self._seat = reply.bytes("own_seat")
         self._end = reply.sent + left
         self._deadline = self._end - left // 200 - 1000
         self._notice_at = self._deadline - self._lock._notice * min(left, lease) // lease
@@ -284,8 +288,7 @@ class Lease:
         lock, waiter = self._lock, self._waiter
         try:
             reply = lock._ask(self._wire, "renew", lambda: [
-                waiter.id, self._seat, lock._lease, max(self._end - now_us(), 0), lock._liveness, *waiter.about,
-                lock._memory.text,
+                waiter.id, lock._memory.text, self._seat, waiter.holding(), packed(max(self._end - now_us(), 0)),
             ], within=self._notice_at - now_us())
         except (Broken, Refused, Failed):
             self._condition.wait(self._wire.pause(self._notice_at - now_us()) / SECOND)
@@ -314,7 +317,7 @@ class Lease:
     def _give_back(self, seat):
         first, repeated = None, False
         lock, brings = self._lock, lambda: [
-            self._waiter.id, seat if now_us() < self._deadline else b"", self._lock._memory.text,
+            self._waiter.id, self._lock._memory.text, seat if now_us() < self._deadline else b"",
         ]
         while first is None or now_us() < self._deadline:
             try:

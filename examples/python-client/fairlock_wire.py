@@ -6,6 +6,7 @@ import pathlib
 import random
 import secrets
 import string
+import struct
 import time
 
 import msgpack
@@ -24,11 +25,11 @@ _DIGESTS = {verb: hashlib.sha1(text).hexdigest() for verb, text in _SCRIPTS.item
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 _PASSING = ("OOM", "MISCONF", "NOREPLICAS", "BUSY", "LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN")
 SECOND = 1_000_000
-_HELD = ("holder", "holder_token", "holder_ticket", "holder_seat")
 _PROMISED = {  # by the words of the replies; one that lacks something of this is no reply
-    "granted": _HELD, "renewed": _HELD, "queued": ("seat", "ticket", "rank"), "busy": (), "disbelieved": (), "alive": (),
-    "unknown": (), "broken": (), "lost": (), "released": (), "expired": (), "left": (),
+    "granted": "own_id", "renewed": "own_id", "queued": "seat", "busy": None, "disbelieved": None, "alive": None,
+    "unknown": None, "broken": None, "lost": None, "released": None, "expired": None, "left": None,
 }
+_AGAIN, _CLAIM = 1, 1  # flags of a reply, and of a lease in it
 
 
 class Failed(Exception):
@@ -55,14 +56,84 @@ def random_name():
     return "".join(secrets.choice(string.ascii_letters + string.digits) for _ in range(22))
 
 
-class Told:
-    """A reply or a push: a word, names and values. `sent`: when the request of a reply was sent."""
+def packed(*numbers):
+    return struct.pack(f"<{len(numbers)}d", *numbers)
 
-    def __init__(self, packed, sent=0):
-        # Memory and seats are binary, and labels of others may be.
-        word, *rest = msgpack.unpackb(packed, raw=True)
-        self.word, self.sent = word.decode(), sent
-        self._values = {name.decode(): value for name, value in zip(rest[::2], rest[1::2])}
+
+def packed_terms(liveness, buffer, lease, room, as_claim, about):
+    texts = [text if isinstance(text, bytes) else text.encode() for text in about]
+    sizes = struct.pack("<BBHHH", as_claim, *map(len, texts), 0)
+    return packed(liveness, buffer, liveness // 3, lease, room) + sizes + b"".join(texts)
+
+
+class _Packed:
+    """What is left to be read. Behind what is asked for may stand what a later version has added."""
+
+    def __init__(self, text):
+        self.text = text
+
+    def bytes(self, size):
+        if len(self.text) < size:
+            raise ValueError("it is too short")
+        piece, self.text = self.text[:size], self.text[size:]
+        return piece
+
+    def unpack(self, form):
+        return struct.unpack(form, self.bytes(struct.calcsize(form)))
+
+    def number(self):
+        (number,) = self.unpack("<d")
+        if number < 0 or number > 1 << 53 or number != int(number):
+            raise ValueError(f"{number} is no number of the scripts")
+        return int(number)
+
+    def sized(self, form):
+        return self.bytes(*self.unpack(form))
+
+
+def _numbers(text, count):
+    """The first numbers of a memory or seat, behind its version."""
+    rest = _Packed(text[1:])
+    return [rest.number() for _ in range(count)]
+
+
+class Told:
+    """A reply or a push: a word and values by name. `sent`: when the request of a reply was sent."""
+
+    def __init__(self, text, sent=0):
+        rest = _Packed(text)
+        self.word, self.sent = rest.sized("<B").decode(), sent
+        (self._reply if sent else self._push)(rest)
+
+    def _reply(self, rest):
+        flags = ord(rest.bytes(1))
+        names = ("position", "waiting", "lease_left_us", "recover_left_us", "keep_us")
+        values = self._values = {name: rest.number() for name in names}
+        values["memory"] = rest.sized("<B")
+        values["epoch"] = _numbers(values["memory"], 1)[0] if values["memory"] else 0
+        if flags & _AGAIN:
+            values["again"] = 1
+        for _ in range(ord(rest.bytes(1))):
+            flags, id, seat = ord(rest.bytes(1)), rest.sized("<H"), rest.sized("<B")
+            _, ticket, token = _numbers(seat, 3)
+            if token:
+                values |= {"own_id": id, "own_seat": seat, "own_ticket": ticket, "own_token": token}
+                if flags & _CLAIM:
+                    values["own_claim"] = 1
+            else:
+                values |= {"seat": seat, "ticket": ticket}
+        told = rest.sized("<I")
+        if told:
+            # Labels of others may be any bytes.
+            unpacker = msgpack.Unpacker(raw=True)
+            unpacker.feed(told)
+            names = iter(unpacker.unpack())
+            values |= {name.decode(): value for name, value in zip(names, names)}
+
+    def _push(self, rest):
+        values = self._values = {"left_us": rest.number(), "memory": rest.sized("<B"), "seat": rest.sized("<B")}
+        values["epoch"], values["ticket"], values["token"] = _numbers(values["seat"], 3)
+        values |= {"id": rest.sized("<H"), "secret": rest.sized("<B"), "lock": rest.sized("<H")}
 
     def __contains__(self, name):
         return name in self._values
@@ -77,12 +148,11 @@ class Told:
         return self._values[name].decode(errors="replace")
 
 
-def _reply(packed, sent):
-    reply = Told(packed, sent)
-    for name in ("epoch", "lease_left_us", "recover_left_us", "keep_us"):
-        reply.number(name)
-    for name in ("memory", *_PROMISED[reply.word]):
-        reply.bytes(name)
+def _reply(text, sent):
+    reply = Told(text, sent)
+    promised = _PROMISED[reply.word]
+    if promised and promised not in reply:
+        raise ValueError(f"{reply.word} without {promised}")
     return reply
 
 
@@ -110,10 +180,10 @@ class Wire:
             words = [2, *keys, *arguments()]
             sent = now_us()
             try:
-                packed = self._call(self._connection, patience, "EVALSHA", _DIGESTS[verb], *words)
+                text = self._call(self._connection, patience, "EVALSHA", _DIGESTS[verb], *words)
             except NoScriptError:
                 sent = now_us()
-                packed = self._call(self._connection, patience, "EVAL", _SCRIPTS[verb], *words)
+                text = self._call(self._connection, patience, "EVAL", _SCRIPTS[verb], *words)
         except (AuthenticationError, NoPermissionError) as error:
             raise Refused(str(error), right=True) from error
         except ResponseError as error:
@@ -129,8 +199,8 @@ class Wire:
             raise Broken(str(error)) from error
         self._backoff, self._patience = 10_000, self._usual_patience
         try:
-            return _reply(packed, sent)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return _reply(text, sent)
+        except (ValueError, KeyError, TypeError, AttributeError, msgpack.UnpackException) as error:
             raise Refused("an unreadable reply") from error
 
     def pause(self, longest):

@@ -11,7 +11,6 @@ fuzz_target!(|payload: &[u8]| {
         assert!(text.is_empty() || payload.windows(text.len()).any(|part| part == text));
     }
     assert!(numbers.iter().all(|number| (1..=1 << 53).contains(number)));
-    // A message is read as a whole.
-    assert_eq!(read_push(&payload[..payload.len() - 1]), None);
-    assert_eq!(read_push(&[payload, &[0]].concat()), None);
+    // What stands behind it was added by a later version.
+    assert_eq!(read_push(&[payload, &[0]].concat()), read_push(payload));
 });

@@ -1,6 +1,7 @@
 -- commit: makes the planned writes in the one order that is safe in a slot that is migrating, where a script that
 -- empties a key and touches it again fails halfway: the hash, which never becomes empty, additions, TTLs, one removal,
 -- messages.
+-- PACKS: kind left_us memory seat id secret lock
 -- NEEDS: lost found found_holder found_waiting recorded ended_how contender queued joins moves place
 -- NEEDS: sessions leaving fields messages
 -- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut claim recorded keep_us its_id
@@ -68,14 +69,16 @@ do
 
   -- A client without the right to a channel must not undo the writes: heartbeats make up for the lost message.
   for i = 1, #messages do
-    local its_terms, kind, to_id, its_token, its_ticket, its_left_us = unpack(messages[i])
-    local to = its_terms[CHANNEL]
-    local message = cmsgpack.pack({kind, 'epoch', epoch, 'stamp', stamp, 'id', to_id, 'lock', lock,
-      'secret', its_terms[SECRET], 'token', its_token, 'ticket', its_ticket, 'left_us', its_left_us,
-      'seat', struct.pack(SEAT, VERSION, epoch, its_ticket, its_token),
-      'memory', struct.pack(MEMORY, VERSION, epoch, stamp, token, longest, max(pace, recover_pace))})
-    -- A channel with a hash tag belongs to the slot of the lock. Up to Redis 6 there are none: all nodes get it.
-    local sent = string.find(to, '{', 1, true) and redis.pcall('SPUBLISH', to, message)
+    local entry, kind, to_id, its_token, its_ticket, its_left_us = unpack(messages[i])
+    -- include texts: entry → secret, tag
+    local message = struct.pack('<Bc0dBBdddddBBdddHc0Bc0Hc0', #kind, kind, its_left_us, MEMORY_SIZE, VERSION, epoch,
+      stamp, token, longest, max(pace, recover_pace), SEAT_SIZE, VERSION, epoch, its_ticket, its_token, #to_id, to_id,
+      #secret, secret, #lock, lock)
+    -- The client hears one channel for all its locks; in a cluster one for each slot, with the hash tag of a lock.
+    local to = string.match(lock, '^[^{]*') .. (tag ~= '' and '{' .. tag .. '}:' or '') .. 'client:'
+      .. string.match(to_id, CLIENT_OF)
+    -- Up to Redis 6 no channel belongs to a slot: all nodes get it.
+    local sent = tag ~= '' and redis.pcall('SPUBLISH', to, message)
     if type(sent) ~= 'number' then redis.pcall('PUBLISH', to, message) end
   end
 end

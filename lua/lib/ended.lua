@@ -3,8 +3,9 @@
 -- SETS: ended
 local ended
 if recorded == 1 and found_holder ~= '' and (holder ~= found_holder or holder_token ~= found_token) then
-  local entry = cmsgpack.unpack(call('HGET', lock, found_holder))
+  local entry = call('HGET', lock, found_holder)
+  -- include texts: entry → label, owner
   local over_us = lapsed ~= '' and now - found_end or 0 -- since when it was over
-  ended = cmsgpack.pack({found_holder, found_token, entry[LABEL], entry[OWNER], found_token - found_ticket,
+  ended = cmsgpack.pack({found_holder, found_token, label, owner, found_token - found_ticket,
     max(raw - over_us - found_token, 0), lapsed ~= '' and 'expired' or ended_how})
 end

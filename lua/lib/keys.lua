@@ -1,16 +1,20 @@
 -- keys: the keys of one lock, in the order in which every script declares them, and the forms of what is packed.
--- SETS: call max min lock waiters VERSION CLIENT_OF BAD_ID BAD_TEXT SESSION MEMORY SEAT
--- SETS: LEASE LIVENESS CHANNEL SECRET LABEL OWNER HISTORY PAST PAST_MS HOUR_US DAY_US SLACK_US may
--- SETS: joining lenient
+-- SETS: call max min lock waiters VERSION CLIENT_OF BAD_ID BAD_TEXT BAD_TERMS SESSION MEMORY MEMORY_SIZE SEAT SEAT_SIZE
+-- SETS: TERMS TEXTS TEXTS_AT OWN HISTORY PAST PAST_MS HOUR_US DAY_US SLACK_US may joining lenient position own owns
 local call, max, min = redis.call, math.max, math.min -- a local is found faster
 local lock, waiters = KEYS[1], KEYS[2]
-local VERSION = 2 -- of the layout
+local VERSION = 3 -- of the layout
 -- The client of an id. Fields with other names must not be taken for ids: `` has the state, `CLIENT.` a session.
 local CLIENT_OF, BAD_ID = '^([^.]+)%.%d+$', 'ERR an id must be CLIENT.NUMBER'
 local SESSION = '<ddd' -- until when the client counts as alive, how many waiters it has, its heartbeat interval
--- What clients keep and send back: VERSION, then epoch stamp token longest pace, or epoch ticket token.
-local MEMORY, SEAT, BAD_TEXT = '<Bddddd', '<Bddd', 'ERR a memory or seat is not one that a script of this layout gave'
-local LEASE, LIVENESS, CHANNEL, SECRET, LABEL, OWNER = 1, 2, 3, 4, 5, 6 -- the places of an entry's values
+-- What clients keep and send back: VERSION, then epoch stamp token longest pace, or epoch ticket token. Of all that is
+-- packed, what stands behind the bytes that a script knows was added by a later version, and is passed over.
+local MEMORY, MEMORY_SIZE, SEAT, SEAT_SIZE = '<Bddddd', 41, '<Bddd', 25
+local BAD_TEXT = 'ERR a memory or seat is not one that a script of this layout gave'
+-- What a client asks for, and the second half of it: see lib/terms.lua and lib/texts.lua.
+local TERMS, TEXTS, TEXTS_AT, BAD_TERMS = '<dddddBBHHH', '<BHHH', 42, 'ERR the texts in terms are shorter than they say'
+-- A lease or place of the client that asks, as the reply tells it: flags (1: it is a claim), its id, its seat.
+local OWN = '<BHc0BBddd'
 -- The key of the history ends with this instead of `lock`. It is not declared: a slot that is migrating refuses a
 -- request that names a key which is not there, and most locks have no history.
 local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000' -- how many grants it has, and how long it lives unused
@@ -19,3 +23,5 @@ local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in us
 local may = redis.acl_check_cmd -- whether the user has a right; Redis 6 cannot be asked
 -- Only an acquire sets these: whether it may add a waiter, and whether the script goes on when memory is short.
 local joining, lenient = false, true
+-- What the reply tells of the client that asks: the position of a waiter; its leases and places, and how many.
+local position, own, owns = 0, '', 0

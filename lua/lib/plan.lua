@@ -1,8 +1,8 @@
 -- plan: scripts read first and only plan their writes. The new holder and numbers are planned by setting the variables;
 -- all other plans are declared here.
--- SETS: contender terms place ends queued joins moves sessions leaving fields messages
+-- SETS: contender asked asked_us place ends queued joins moves sessions leaving fields messages
 -- SETS: BATCH looked its_id session alive_until head head_ticket head_until again ended_how
-local contender, terms, ends -- the asking id, its entry, and when its lease would end
+local contender, asked, asked_us, ends -- the asking id, its terms, its lease, and when that would end
 local place = math.huge -- the contender's ticket; a try comes after all waiters
 -- Its ticket in the queue, if it has one; whether it queues unless it is granted the lock; whether its place is new.
 local queued, joins, moves

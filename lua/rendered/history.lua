@@ -1,27 +1,30 @@
 local switch, count = ARGV[1], ARGV[2]
 local call, max, min = redis.call, math.max, math.min -- a local is found faster
 local lock, waiters = KEYS[1], KEYS[2]
-local VERSION = 2 -- of the layout
+local VERSION = 3 -- of the layout
 local CLIENT_OF, BAD_ID = '^([^.]+)%.%d+$', 'ERR an id must be CLIENT.NUMBER'
 local SESSION = '<ddd' -- until when the client counts as alive, how many waiters it has, its heartbeat interval
-local MEMORY, SEAT, BAD_TEXT = '<Bddddd', '<Bddd', 'ERR a memory or seat is not one that a script of this layout gave'
-local LEASE, LIVENESS, CHANNEL, SECRET, LABEL, OWNER = 1, 2, 3, 4, 5, 6 -- the places of an entry's values
+local MEMORY, MEMORY_SIZE, SEAT, SEAT_SIZE = '<Bddddd', 41, '<Bddd', 25
+local BAD_TEXT = 'ERR a memory or seat is not one that a script of this layout gave'
+local TERMS, TEXTS, TEXTS_AT, BAD_TERMS = '<dddddBBHHH', '<BHHH', 42, 'ERR the texts in terms are shorter than they say'
+local OWN = '<BHc0BBddd'
 local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000' -- how many grants it has, and how long it lives unused
 local HOUR_US, DAY_US = 3600000000, 86400000000
 local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
 local may = redis.acl_check_cmd -- whether the user has a right; Redis 6 cannot be asked
 local joining, lenient = false, true
+local position, own, owns = 0, '', 0
 local found = call('HGET', lock, '')
 if found and string.byte(found) ~= VERSION then
   return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in layout %d, this client knows layout %d',
     string.byte(found), VERSION))
 end
-local NUMBERS = '<BBBBBdddddddddddddddddddddd'
+local NUMBERS = '<BBBBBddddddddddddddddddddddHc0'
 local version, broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, silent_from,
   silent_until, recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting,
-  live_until, ttl_until, holder_end, holder_token, holder_ticket, holder_at =
-  struct.unpack(NUMBERS, found or string.rep('\0', 181))
-local holder = found and string.sub(found, holder_at) or '' -- the id of the holder, or empty
+  live_until, ttl_until, holder_end, holder_token, holder_ticket, holder, beyond_at =
+  struct.unpack(NUMBERS, found or string.rep('\0', 183))
+local beyond = found and string.sub(found, beyond_at) or '' -- what a later version of the scripts has added
 local found_waiting = waiting
 local keep_us = min(longest, HOUR_US * 5 / 6) -- how long a client that has nothing here any more keeps its memory
 local lost = (waiting > 0 or not found or joining and (holder ~= '' or recover_until > 0))
@@ -68,16 +71,15 @@ if recorded == 1 and count ~= '0' then
   for i = 1, #entries do rows[i] = cmsgpack.unpack(entries[i][2][2]) end
 end
 local client, word, told, again, own_pace = '', 'history', {'recorded', recorded, 'past', rows}, false, 0
-if again then told[#told + 1], told[#told + 2] = 'again', 1 end
+local known, for_people = '', #told > 0 and cmsgpack.pack(told) or ''
 if client ~= '' then
   if cut == 0 and string.match(holder, CLIENT_OF) == client then
-    if claim == 1 then told[#told + 1], told[#told + 2] = 'holder_claim', 1 end
-    told = {'holder', holder, 'holder_token', holder_token, 'holder_ticket', holder_ticket,
-      'holder_seat', struct.pack(SEAT, VERSION, epoch, holder_ticket, holder_token), unpack(told)}
+    own = struct.pack(OWN, claim, #holder, holder, SEAT_SIZE, VERSION, epoch, holder_ticket, holder_token) .. own
+    owns = owns + 1
   end
-  local known = epoch == 0 and ''
-    or struct.pack(MEMORY, VERSION, epoch, stamp, token, longest, max(pace, recover_pace, own_pace))
-  told = {'memory', known, 'keep_us', keep_us, unpack(told)}
+  if epoch > 0 then
+    known = struct.pack(MEMORY, VERSION, epoch, stamp, token, longest, max(pace, recover_pace, own_pace))
+  end
 end
-return cmsgpack.pack({word, 'epoch', epoch, 'stamp', stamp, 'waiting', waiting,
-  'lease_left_us', max(holder_end - now, 0), 'recover_left_us', max(recover_until - now, 0), unpack(told)})
+return struct.pack('<Bc0BdddddBc0Bc0Ic0', #word, word, again and 1 or 0, position, waiting, max(holder_end - now, 0),
+  max(recover_until - now, 0), keep_us, #known, known, owns, own, #for_people, for_people)

@@ -1,35 +1,38 @@
-local id, seat, memory = unpack(ARGV)
+local id, memory, seat = unpack(ARGV)
 local call, max, min = redis.call, math.max, math.min -- a local is found faster
 local lock, waiters = KEYS[1], KEYS[2]
-local VERSION = 2 -- of the layout
+local VERSION = 3 -- of the layout
 local CLIENT_OF, BAD_ID = '^([^.]+)%.%d+$', 'ERR an id must be CLIENT.NUMBER'
 local SESSION = '<ddd' -- until when the client counts as alive, how many waiters it has, its heartbeat interval
-local MEMORY, SEAT, BAD_TEXT = '<Bddddd', '<Bddd', 'ERR a memory or seat is not one that a script of this layout gave'
-local LEASE, LIVENESS, CHANNEL, SECRET, LABEL, OWNER = 1, 2, 3, 4, 5, 6 -- the places of an entry's values
+local MEMORY, MEMORY_SIZE, SEAT, SEAT_SIZE = '<Bddddd', 41, '<Bddd', 25
+local BAD_TEXT = 'ERR a memory or seat is not one that a script of this layout gave'
+local TERMS, TEXTS, TEXTS_AT, BAD_TERMS = '<dddddBBHHH', '<BHHH', 42, 'ERR the texts in terms are shorter than they say'
+local OWN = '<BHc0BBddd'
 local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000' -- how many grants it has, and how long it lives unused
 local HOUR_US, DAY_US = 3600000000, 86400000000
 local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
 local may = redis.acl_check_cmd -- whether the user has a right; Redis 6 cannot be asked
 local joining, lenient = false, true
+local position, own, owns = 0, '', 0
 local client = string.match(id, CLIENT_OF)
-if not client then return redis.error_reply(BAD_ID) end
-if memory ~= '' and (#memory ~= 41 or string.byte(memory) ~= VERSION)
-  or seat ~= '' and (#seat ~= 25 or string.byte(seat) ~= VERSION) then return redis.error_reply(BAD_TEXT) end
+if not client or #id > 65535 then return redis.error_reply(BAD_ID) end
+if memory ~= '' and (#memory < MEMORY_SIZE or string.byte(memory) ~= VERSION)
+  or seat ~= '' and (#seat < SEAT_SIZE or string.byte(seat) ~= VERSION) then return redis.error_reply(BAD_TEXT) end
 local memory_version, known_epoch, known_stamp, known_token, known_longest, known_pace =
-  struct.unpack(MEMORY, memory ~= '' and memory or string.rep('\0', 41))
+  struct.unpack(MEMORY, memory ~= '' and memory or string.rep('\0', MEMORY_SIZE))
 local seat_version, seat_epoch, seat_ticket, seat_token =
-  struct.unpack(SEAT, seat ~= '' and seat or string.rep('\0', 25))
+  struct.unpack(SEAT, seat ~= '' and seat or string.rep('\0', SEAT_SIZE))
 local found = call('HGET', lock, '')
 if found and string.byte(found) ~= VERSION then
   return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in layout %d, this client knows layout %d',
     string.byte(found), VERSION))
 end
-local NUMBERS = '<BBBBBdddddddddddddddddddddd'
+local NUMBERS = '<BBBBBddddddddddddddddddddddHc0'
 local version, broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, silent_from,
   silent_until, recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting,
-  live_until, ttl_until, holder_end, holder_token, holder_ticket, holder_at =
-  struct.unpack(NUMBERS, found or string.rep('\0', 181))
-local holder = found and string.sub(found, holder_at) or '' -- the id of the holder, or empty
+  live_until, ttl_until, holder_end, holder_token, holder_ticket, holder, beyond_at =
+  struct.unpack(NUMBERS, found or string.rep('\0', 183))
+local beyond = found and string.sub(found, beyond_at) or '' -- what a later version of the scripts has added
 local found_waiting = waiting
 local keep_us = min(longest, HOUR_US * 5 / 6) -- how long a client that has nothing here any more keeps its memory
 local lost = (waiting > 0 or not found or joining and (holder ~= '' or recover_until > 0))
@@ -54,7 +57,7 @@ if now >= recover_until then recover_pace = 0 end
 if holder ~= '' and holder_end <= now then
   lapsed, holder, holder_end = holder, '', 0
 end
-local contender, terms, ends -- the asking id, its entry, and when its lease would end
+local contender, asked, asked_us, ends -- the asking id, its terms, its lease, and when that would end
 local place = math.huge -- the contender's ticket; a try comes after all waiters
 local queued, joins, moves
 local sessions = {} -- by client, as planned: {until when it counts as alive, how many waiters it has, its heartbeat}
@@ -87,7 +90,7 @@ if simple and holder == id and spare_us >= 0 and spare_us <= 2 * SLACK_US and (n
   live_until = 0
   local numbers = struct.pack(NUMBERS, VERSION, broken, cut, claim, recorded, stamp, token, epoch, now, skew, pace,
     pace_until, silent_from, silent_until, recover_from, recover_until, recover_pace, grants, longest, longest_next,
-    generation, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket) .. holder
+    generation, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket, #holder, holder) .. beyond
   local written = redis.pcall('HSET', lock, '', numbers, unpack(fields))
   if type(written) == 'table' then
     if not lenient or not string.find(written.err, 'OOM', 1, true) then return written end
@@ -96,19 +99,18 @@ if simple and holder == id and spare_us >= 0 and spare_us <= 2 * SLACK_US and (n
   end
   redis.pcall('HDEL', lock, id)
   word = 'released'
-  if again then told[#told + 1], told[#told + 2] = 'again', 1 end
+  local known, for_people = '', #told > 0 and cmsgpack.pack(told) or ''
   if client ~= '' then
     if cut == 0 and string.match(holder, CLIENT_OF) == client then
-      if claim == 1 then told[#told + 1], told[#told + 2] = 'holder_claim', 1 end
-      told = {'holder', holder, 'holder_token', holder_token, 'holder_ticket', holder_ticket,
-        'holder_seat', struct.pack(SEAT, VERSION, epoch, holder_ticket, holder_token), unpack(told)}
+      own = struct.pack(OWN, claim, #holder, holder, SEAT_SIZE, VERSION, epoch, holder_ticket, holder_token) .. own
+      owns = owns + 1
     end
-    local known = epoch == 0 and ''
-      or struct.pack(MEMORY, VERSION, epoch, stamp, token, longest, max(pace, recover_pace, own_pace))
-    told = {'memory', known, 'keep_us', keep_us, unpack(told)}
+    if epoch > 0 then
+      known = struct.pack(MEMORY, VERSION, epoch, stamp, token, longest, max(pace, recover_pace, own_pace))
+    end
   end
-  return cmsgpack.pack({word, 'epoch', epoch, 'stamp', stamp, 'waiting', waiting,
-    'lease_left_us', max(holder_end - now, 0), 'recover_left_us', max(recover_until - now, 0), unpack(told)})
+  return struct.pack('<Bc0BdddddBc0Bc0Ic0', #word, word, again and 1 or 0, position, waiting, max(holder_end - now, 0),
+    max(recover_until - now, 0), keep_us, #known, known, owns, own, #for_people, for_people)
 end
 local left_us = 0
 local highest = max(known_epoch, known_stamp, known_token, seat_epoch, seat_ticket, seat_token)
@@ -188,27 +190,29 @@ if holder == '' and now >= recover_until then
     end
   end
   again = not head and looked == BATCH and waiting > 0
-  local grantee, its_terms, its_ticket, its_end = contender, terms, place, ends
+  local grantee, its_lease, its_ticket, its_end, entry = contender, asked_us, place, ends, nil
   if head then
-    grantee, its_terms, its_ticket = head, cmsgpack.unpack(call('HGET', lock, head)), head_ticket
-    its_end = min(now + max(its_terms[LEASE], its_terms[LIVENESS]), head_until)
+    grantee, entry, its_ticket = head, call('HGET', lock, head), head_ticket
+    local its_liveness, _, _, its_us = struct.unpack('<dddd', entry)
+    its_lease = its_us
+    its_end = min(now + max(its_lease, its_liveness), head_until)
   end
   if grantee and not again then
     if head or queued then leaving[#leaving + 1], leaving[grantee], waiting = grantee, true, waiting - 1 end
     stamp = max(raw, stamp + 1)
     token, grants = stamp, grants + 1
     holder, holder_end, holder_token, holder_ticket = grantee, its_end, token, min(its_ticket, token)
-    broken, cut, claim = 0, 0, (head or its_end < now + its_terms[LEASE]) and 1 or 0
-    if head then messages[#messages + 1] = {its_terms, 'grant', head, token, its_ticket, its_end - now} end
+    broken, cut, claim = 0, 0, (head or its_end < now + its_lease) and 1 or 0
+    if head then messages[#messages + 1] = {entry, 'grant', head, token, its_ticket, its_end - now} end
     if holder_ticket > generation then
       longest, longest_next, generation = longest_next, 0, stamp
     end
-    longest, longest_next = max(longest, its_terms[LEASE]), max(longest_next, its_terms[LEASE])
+    longest, longest_next = max(longest, its_lease), max(longest_next, its_lease)
   end
 end
 if contender and (joins or holder == contender) then
-  fields[1], fields[2] = contender, cmsgpack.pack(terms)
-  longest, longest_next = max(longest, terms[LEASE]), max(longest_next, terms[LEASE])
+  fields[1], fields[2] = contender, asked
+  longest, longest_next = max(longest, asked_us), max(longest_next, asked_us)
   if holder ~= contender and not queued then
     waiting = waiting + 1
     sessions[client][2] = sessions[client][2] + 1
@@ -254,16 +258,22 @@ do
   if not found then recorded = redis.pcall('EXISTS', past) == 1 and 1 or 0 end
   local ended
   if recorded == 1 and found_holder ~= '' and (holder ~= found_holder or holder_token ~= found_token) then
-    local entry = cmsgpack.unpack(call('HGET', lock, found_holder))
+    local entry = call('HGET', lock, found_holder)
+    local secret_size, label_size, owner_size, tag_size, secret_at = struct.unpack(TEXTS, entry, TEXTS_AT)
+    local label_at = secret_at + secret_size
+    local owner_at = label_at + label_size
+    local tag_at = owner_at + owner_size
+    local secret, label = string.sub(entry, secret_at, label_at - 1), string.sub(entry, label_at, owner_at - 1)
+    local owner, tag = string.sub(entry, owner_at, tag_at - 1), string.sub(entry, tag_at, tag_at + tag_size - 1)
     local over_us = lapsed ~= '' and now - found_end or 0 -- since when it was over
-    ended = cmsgpack.pack({found_holder, found_token, entry[LABEL], entry[OWNER], found_token - found_ticket,
+    ended = cmsgpack.pack({found_holder, found_token, label, owner, found_token - found_ticket,
       max(raw - over_us - found_token, 0), lapsed ~= '' and 'expired' or ended_how})
   end
   if lost then call('DEL', lock, waiters) end
   if stands or epoch > 0 then
     local numbers = struct.pack(NUMBERS, VERSION, broken, cut, claim, recorded, stamp, token, epoch, now, skew, pace,
       pace_until, silent_from, silent_until, recover_from, recover_until, recover_pace, grants, longest, longest_next,
-      generation, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket) .. holder
+      generation, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket, #holder, holder) .. beyond
     local written = redis.pcall('HSET', lock, '', numbers, unpack(fields))
     if type(written) == 'table' then
       if not lenient or not string.find(written.err, 'OOM', 1, true) then return written end
@@ -282,26 +292,31 @@ do
   if ended then redis.pcall('XADD', past, 'NOMKSTREAM', 'MAXLEN', '~', PAST, '*', '', ended) end
   if new_ttl and recorded == 1 then redis.pcall('PEXPIRE', past, PAST_MS) end
   for i = 1, #messages do
-    local its_terms, kind, to_id, its_token, its_ticket, its_left_us = unpack(messages[i])
-    local to = its_terms[CHANNEL]
-    local message = cmsgpack.pack({kind, 'epoch', epoch, 'stamp', stamp, 'id', to_id, 'lock', lock,
-      'secret', its_terms[SECRET], 'token', its_token, 'ticket', its_ticket, 'left_us', its_left_us,
-      'seat', struct.pack(SEAT, VERSION, epoch, its_ticket, its_token),
-      'memory', struct.pack(MEMORY, VERSION, epoch, stamp, token, longest, max(pace, recover_pace))})
-    local sent = string.find(to, '{', 1, true) and redis.pcall('SPUBLISH', to, message)
+    local entry, kind, to_id, its_token, its_ticket, its_left_us = unpack(messages[i])
+    local secret_size, label_size, owner_size, tag_size, secret_at = struct.unpack(TEXTS, entry, TEXTS_AT)
+    local label_at = secret_at + secret_size
+    local owner_at = label_at + label_size
+    local tag_at = owner_at + owner_size
+    local secret, label = string.sub(entry, secret_at, label_at - 1), string.sub(entry, label_at, owner_at - 1)
+    local owner, tag = string.sub(entry, owner_at, tag_at - 1), string.sub(entry, tag_at, tag_at + tag_size - 1)
+    local message = struct.pack('<Bc0dBBdddddBBdddHc0Bc0Hc0', #kind, kind, its_left_us, MEMORY_SIZE, VERSION, epoch,
+      stamp, token, longest, max(pace, recover_pace), SEAT_SIZE, VERSION, epoch, its_ticket, its_token, #to_id, to_id,
+      #secret, secret, #lock, lock)
+    local to = string.match(lock, '^[^{]*') .. (tag ~= '' and '{' .. tag .. '}:' or '') .. 'client:'
+      .. string.match(to_id, CLIENT_OF)
+    local sent = tag ~= '' and redis.pcall('SPUBLISH', to, message)
     if type(sent) ~= 'number' then redis.pcall('PUBLISH', to, message) end
   end
 end
-if again then told[#told + 1], told[#told + 2] = 'again', 1 end
+local known, for_people = '', #told > 0 and cmsgpack.pack(told) or ''
 if client ~= '' then
   if cut == 0 and string.match(holder, CLIENT_OF) == client then
-    if claim == 1 then told[#told + 1], told[#told + 2] = 'holder_claim', 1 end
-    told = {'holder', holder, 'holder_token', holder_token, 'holder_ticket', holder_ticket,
-      'holder_seat', struct.pack(SEAT, VERSION, epoch, holder_ticket, holder_token), unpack(told)}
+    own = struct.pack(OWN, claim, #holder, holder, SEAT_SIZE, VERSION, epoch, holder_ticket, holder_token) .. own
+    owns = owns + 1
   end
-  local known = epoch == 0 and ''
-    or struct.pack(MEMORY, VERSION, epoch, stamp, token, longest, max(pace, recover_pace, own_pace))
-  told = {'memory', known, 'keep_us', keep_us, unpack(told)}
+  if epoch > 0 then
+    known = struct.pack(MEMORY, VERSION, epoch, stamp, token, longest, max(pace, recover_pace, own_pace))
+  end
 end
-return cmsgpack.pack({word, 'epoch', epoch, 'stamp', stamp, 'waiting', waiting,
-  'lease_left_us', max(holder_end - now, 0), 'recover_left_us', max(recover_until - now, 0), unpack(told)})
+return struct.pack('<Bc0BdddddBc0Bc0Ic0', #word, word, again and 1 or 0, position, waiting, max(holder_end - now, 0),
+  max(recover_until - now, 0), keep_us, #known, known, owns, own, #for_people, for_people)

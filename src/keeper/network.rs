@@ -99,9 +99,9 @@ impl Network {
                     _ => Ok(SetUpOutcome::Discovered(Discovered::Slots(endpoint.slots(by)?))),
                 });
             }
-            Effect::Write { connection, slot, request, call, channel, asking } => {
+            Effect::Write { connection, slot, request, call, hash_tag, asking } => {
                 if let Some(wire) = self.wires.get_mut(&connection) {
-                    wire.send(tag(slot, request), call, &channel, asking);
+                    wire.send(tag(slot, request), call, &hash_tag, asking);
                 }
             }
             Effect::Subscribe { connection, channel, sharded } => {

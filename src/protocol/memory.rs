@@ -1,10 +1,12 @@
-//! What the server tells a client to remember and to send back. Only the scripts look into these texts.
+//! What the server tells a client to remember and to send back. The client reads the first numbers in these texts, and
+//! sends all of it back.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::time::Duration;
 
-use super::stamps::{Epoch, Stamp};
+use super::packed::Packed;
+use super::stamps::{Epoch, Stamp, Ticket, Token};
 use crate::clock::Time;
 
 /// A short text of any bytes.
@@ -28,11 +30,13 @@ impl<const MOST: usize> Text<MOST> {
     }
 }
 
-/// Word by word: where the model of the scripts packs numbers, a fingerprint of a world finds them.
+/// Number by number, so that a fingerprint of a world finds them.
 impl<const MOST: usize> Hash for Text<MOST> {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        let (words, rest) = self.as_bytes().as_chunks();
-        words.iter().for_each(|word| state.write_u64(u64::from_le_bytes(*word)));
+        let (version, numbers) = self.as_bytes().split_first().unwrap_or((&0, &[]));
+        let (numbers, rest) = numbers.as_chunks();
+        state.write_u8(*version);
+        numbers.iter().for_each(|number| state.write_u64(f64::from_le_bytes(*number) as u64));
         state.write(rest);
     }
 }
@@ -73,9 +77,18 @@ macro_rules! texts {
 texts! {
     /// What the server knew of a lock when it answered. It goes back with every request of a waiter or holder; a
     /// stranger has none.
-    Memory(47)
+    Memory(63)
     /// A waiter's place or a holder's lease. It goes back with what is about that place or lease.
-    Seat(31)
+    Seat(47)
+}
+
+impl Seat {
+    /// The place from which this waiter came, and the token of its lease if it has one.
+    pub(super) fn told(self) -> Option<(Ticket, Option<Token>)> {
+        let mut packed = Packed(self.as_bytes());
+        let (_version, _epoch) = (packed.byte()?, packed.number()?);
+        Some((Ticket::new(packed.number()?)?, Token::new(packed.number()?)))
+    }
 }
 
 /// How long the server remembers a lock in use beyond the end of the last session. After that the lock may have been made
@@ -108,6 +121,16 @@ impl Default for Knowledge {
 impl Knowledge {
     pub(crate) fn new(memory: Memory, epoch: Option<Epoch>, stamp: Option<Stamp>) -> Self {
         Self { memory, epoch, stamp, heard: Time(0) }
+    }
+
+    /// What a reply or message tells. None: no script gives this memory.
+    pub(super) fn told(memory: Memory) -> Option<Self> {
+        if memory == Memory::NONE {
+            return Some(Self::default());
+        }
+        let mut packed = Packed(memory.as_bytes());
+        packed.byte()?;
+        Some(Self::new(memory, Epoch::new(packed.number()?), Stamp::new(packed.number()?)))
     }
 
     pub(crate) fn is_strangers(&self) -> bool {
@@ -149,8 +172,8 @@ mod tests {
 
     #[test]
     fn a_text_that_is_too_long_is_refused() {
-        assert!(Seat::new(&[1; 31]).is_some_and(|seat| seat.as_bytes() == [1; 31]));
-        assert_eq!((Seat::new(&[1; 32]), Memory::new(&[1; 300])), (None, None));
+        assert!(Seat::new(&[1; 47]).is_some_and(|seat| seat.as_bytes() == [1; 47]));
+        assert_eq!((Seat::new(&[1; 48]), Memory::new(&[1; 300])), (None, None));
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod keys;
 mod lint;
 mod memory;
 mod names;
+mod packed;
 mod push;
 mod refusal;
 mod reply;
@@ -18,12 +19,12 @@ pub(crate) use ids::{ClientId, Id, Secret, WireId};
 pub(crate) use keys::LockKeys;
 pub(crate) use memory::{Knowledge, Memory, Seat};
 pub(crate) use names::Names;
+#[cfg(any(test, feature = "testing"))]
+pub(crate) use packed::Packed;
 pub(crate) use push::{Push, PushKind};
 pub(crate) use refusal::Refusal;
 #[cfg(test)]
 pub(crate) use reply::Inspected;
-#[cfg(test)]
-pub(crate) use reply::Plain;
 pub(crate) use reply::{
     AcquireVerdict, Common, HeartbeatVerdict, Misfit, OwnLease, ReleaseVerdict, RenewVerdict, Reply, Value, Verdict,
 };

@@ -1,13 +1,11 @@
 //! The messages that scripts publish to a client, parsed once when they arrive.
 
-use rmpv::decode::read_value_ref_with_max_depth;
-
 use super::ids::{Secret, WireId};
 use super::memory::{Knowledge, Memory, Seat};
-use super::reply::{Value, number};
-use super::stamps::{Epoch, Stamp, Ticket, Token};
+use super::packed::Packed;
+use super::stamps::{Ticket, Token};
 
-/// A message that a script published to this client, in the form of a reply: a word, then names and values.
+/// A message that a script published to this client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Push {
     pub(crate) kind: PushKind,
@@ -29,37 +27,28 @@ pub(crate) enum PushKind {
 }
 
 impl Push {
-    pub(crate) fn parse(mut payload: &[u8]) -> Option<Self> {
-        const DEPTH: usize = 8;
-        let value = read_value_ref_with_max_depth(&mut payload, DEPTH).ok()?;
-        Self::read(&value).filter(|_| payload.is_empty())
-    }
-
-    /// The message in a value, however it was sent.
-    pub(crate) fn read(value: &impl Value) -> Option<Self> {
-        let (word, fields) = value.list()?.split_first()?;
-        let kind = match word.bytes()? {
+    pub(crate) fn parse(payload: &[u8]) -> Option<Self> {
+        let mut packed = Packed(payload);
+        let kind = match packed.short()? {
             b"grant" => PushKind::Grant,
             b"break" => PushKind::Break,
             _ => return None,
         };
-        let (pairs, []) = fields.as_chunks::<2>() else { return None };
-        let told = |name: &[u8]| pairs.iter().find(|[key, _]| key.bytes() == Some(name)).map(|[_, value]| value);
-        let text = |name: &[u8]| std::str::from_utf8(told(name)?.bytes()?).ok();
-        let stamp = |name: &[u8]| number(told(name)?);
+        let _left = packed.span()?; // for people: nobody knows how old a message is
+        let (memory, seat) = (Memory::new(packed.short()?)?, Seat::new(packed.short()?)?);
+        let (ticket, token) = seat.told()?;
+        let [id, secret, lock] =
+            [packed.text()?, packed.short()?, packed.text()?].map(|text| std::str::from_utf8(text).ok());
+        let (id, known) = (WireId::parse(id?)?, Knowledge::told(memory)?);
         Some(Self {
             kind,
-            id: WireId::parse(text(b"id")?)?,
-            token: Token::new(stamp(b"token")?)?,
-            ticket: Ticket::new(stamp(b"ticket")?)?,
-            seat: Seat::new(told(b"seat")?.bytes()?)?,
-            known: Knowledge::new(
-                Memory::new(told(b"memory")?.bytes()?)?,
-                Epoch::new(stamp(b"epoch")?),
-                Stamp::new(stamp(b"stamp")?),
-            ),
-            secret: Secret::repeated(text(b"secret")?),
-            lock: text(b"lock")?.to_owned(),
+            id,
+            token: token?,
+            ticket,
+            seat,
+            known,
+            secret: Secret::repeated(secret?),
+            lock: lock?.to_owned(),
         })
     }
 }
@@ -67,36 +56,34 @@ impl Push {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use rmpv::Value;
-
+    use super::super::stamps::{Epoch, Stamp};
     use super::*;
 
-    fn packed(word: &str, fields: &[(&str, Value)]) -> Vec<u8> {
-        let fields = fields.iter().flat_map(|(name, value)| [Value::from(*name), value.clone()]);
-        let mut bytes = Vec::new();
-        rmpv::encode::write_value(&mut bytes, &Value::Array([word.into()].into_iter().chain(fields).collect()))
-            .unwrap();
-        bytes
+    fn numbers(numbers: &[f64]) -> Vec<u8> {
+        let packed = numbers.iter().flat_map(|number| number.to_le_bytes());
+        std::iter::once(3).chain(packed).collect()
     }
 
-    fn fields() -> Vec<(&'static str, Value)> {
+    /// A message, in pieces: word, left, memory, seat, id, secret and lock.
+    fn pieces(word: &str) -> Vec<Vec<u8>> {
+        let short = |text: &[u8]| [&[u8::try_from(text.len()).unwrap()], text].concat();
+        let text = |text: &str| [&u16::try_from(text.len()).unwrap().to_le_bytes(), text.as_bytes()].concat();
         vec![
-            ("epoch", 99.into()),
-            ("stamp", 130.into()),
-            ("id", "abc.7".into()),
-            ("lock", "fairlock:{a b c}:lock".into()),
-            ("secret", "s3cret".into()),
-            ("token", 123.into()),
-            ("ticket", 45.into()),
-            ("left_us", 6700.into()),
-            ("seat", Value::Binary(vec![0xff, 1])),
-            ("memory", Value::Binary(vec![0xff, 2])),
+            short(word.as_bytes()),
+            6700_f64.to_le_bytes().to_vec(),
+            short(&numbers(&[99.0, 130.0, 123.0, 7.0, 8.0])),
+            short(&numbers(&[99.0, 45.0, 123.0])),
+            text("abc.7"),
+            short(b"s3cret"),
+            text("fairlock:{a b c}:lock"),
         ]
     }
 
     #[test]
     fn a_push_is_parsed_whole_or_not_at_all() {
-        let push = Push::parse(&packed("grant", &fields())).unwrap();
+        let whole = pieces("grant").concat();
+        let push = Push::parse(&whole).unwrap();
+        let memory = Memory::new(&numbers(&[99.0, 130.0, 123.0, 7.0, 8.0])).unwrap();
         assert_eq!(
             push,
             Push {
@@ -104,39 +91,39 @@ mod tests {
                 id: WireId::parse("abc.7").unwrap(),
                 token: Token::new(123).unwrap(),
                 ticket: Ticket::new(45).unwrap(),
-                seat: Seat::new(&[0xff, 1]).unwrap(),
-                known: Knowledge::new(Memory::new(&[0xff, 2]).unwrap(), Epoch::new(99), Stamp::new(130)),
+                seat: Seat::new(&numbers(&[99.0, 45.0, 123.0])).unwrap(),
+                known: Knowledge::new(memory, Epoch::new(99), Stamp::new(130)),
                 secret: Secret::repeated("s3cret"),
                 lock: "fairlock:{a b c}:lock".into()
             }
         );
-        assert_eq!(Push::parse(&packed("break", &fields())), Some(Push { kind: PushKind::Break, ..push.clone() }));
-        assert_eq!(Push::parse(&packed("gift", &fields())), None);
-        let mut more = fields();
-        more.insert(3, ("slot", 2.into()));
-        assert_eq!(Push::parse(&packed("grant", &more)), Some(push), "a later version may tell more");
+        let broken = Push { kind: PushKind::Break, ..push.clone() };
+        assert_eq!(Push::parse(&pieces("break").concat()), Some(broken));
+        assert_eq!(Push::parse(&pieces("gift").concat()), None);
+        assert_eq!(Push::parse(&[&whole[..], b"more"].concat()), Some(push), "a later version may tell more");
+        (0..whole.len()).for_each(|length| assert_eq!(Push::parse(&whole[..length]), None, "{length}"));
+    }
 
-        for (index, (name, _)) in fields().into_iter().enumerate().filter(|(_, (name, _))| *name != "left_us") {
-            let mut less = fields();
-            less.remove(index);
-            assert_eq!(Push::parse(&packed("grant", &less)), None, "{name} is missing");
-        }
-        for (name, bad) in [
-            ("id", Value::from("a")),
-            ("id", 7.into()),
-            ("token", 0.into()),
-            ("token", (-1).into()),
-            ("token", 9_007_199_254_740_993_u64.into()),
-            ("ticket", "x".into()),
-            ("seat", Value::Binary(vec![0; 200])),
-            ("memory", 3.into()),
-            ("secret", Value::Binary(vec![0xff])),
+    #[test]
+    fn a_push_with_a_value_that_cannot_be_is_none() {
+        let short = |text: &[u8]| [&[u8::try_from(text.len()).unwrap()], text].concat();
+        for (at, bad) in [
+            (1, (-1_f64).to_le_bytes().to_vec()),
+            (1, f64::NAN.to_le_bytes().to_vec()),
+            (2, short(&[3; 10])),
+            (2, short(&[3; 200])),
+            (3, short(&numbers(&[99.0, 45.0, 0.0]))),
+            (3, short(&numbers(&[99.0, 0.0, 123.0]))),
+            (3, short(&numbers(&[99.0, 45.0, 0.5]))),
+            (3, short(&numbers(&[99.0, 45.0, 9_007_199_254_740_994.0]))),
+            (3, short(&numbers(&[99.0, 45.0]))),
+            (4, vec![1, 0, b'a']),
+            (5, vec![1, 0xff]),
+            (6, vec![1, 0, 0xff]),
         ] {
-            let wrong = fields().into_iter().map(|(key, value)| (key, if key == name { bad.clone() } else { value }));
-            assert_eq!(Push::parse(&packed("grant", &wrong.collect::<Vec<_>>())), None, "{name}: {bad}");
+            let mut wrong = pieces("grant");
+            wrong[at] = bad;
+            assert_eq!(Push::parse(&wrong.concat()), None, "{wrong:?}");
         }
-        let whole = packed("grant", &fields());
-        (0..whole.len()).for_each(|length| assert_eq!(Push::parse(&whole[..length]), None));
-        assert_eq!(Push::parse(&[&whole[..], &[0]].concat()), None, "nothing follows");
     }
 }

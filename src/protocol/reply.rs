@@ -6,18 +6,15 @@ mod value;
 
 use std::time::Duration;
 
-use rmpv::ValueRef;
 use rmpv::decode::read_value_ref_with_max_depth;
 
 use self::fields::Fields;
-#[cfg(test)]
-pub(crate) use self::value::Plain;
 pub(crate) use self::value::Value;
-pub(super) use self::value::number;
 use super::ids::WireId;
-use super::memory::{Knowledge, Seat};
+use super::memory::{Knowledge, Memory, Seat};
+use super::packed::Packed;
 use super::request::{Request, Verb};
-use super::stamps::{Ticket, Token};
+use super::stamps::{Epoch, Ticket, Token};
 use crate::history::History;
 use crate::inspect::{BreakOutcome, Holder, LockState, QueuedWaiter};
 
@@ -123,6 +120,8 @@ pub(crate) enum ReleaseVerdict {
 /// Who holds the lock, and one page of its queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Inspected {
+    /// It changes when the server has lost data.
+    pub(crate) epoch: Option<Epoch>,
     /// How often the lock was granted since the server knows it.
     pub(crate) grants: u64,
     /// The last token that was granted, or passed over.
@@ -153,31 +152,30 @@ impl Verb {
         }
     }
 
-    fn says(self, value: &impl Value) -> bool {
-        let word = value.list().and_then(|list| list.first()?.bytes());
+    fn says(self, packed: &[u8]) -> bool {
+        let word = Packed(packed).short();
         self.words().iter().any(|own| Some(own.as_bytes()) == word)
     }
 
-    fn verdict(self, word: &[u8], fields: &mut Fields) -> Option<Verdict> {
+    fn verdict(self, word: &[u8], head: &Head, mut fields: Fields) -> Option<Verdict> {
         Some(match self {
             Verb::Acquire => Verdict::Acquire(match word {
-                b"granted" if fields.own_id.is_some() => AcquireVerdict::Granted,
-                b"queued" => AcquireVerdict::Queued {
-                    ticket: Ticket::new(fields.ticket?)?,
-                    seat: fields.seat?,
-                    rank: fields.rank?,
-                },
-                b"busy" => AcquireVerdict::Busy(fields.holder()?),
+                b"granted" if head.common.own.is_some() => AcquireVerdict::Granted,
+                b"queued" => {
+                    let (ticket, seat) = head.place?;
+                    AcquireVerdict::Queued { ticket, seat, rank: head.rank? }
+                }
+                b"busy" => AcquireVerdict::Busy(fields.holder(head.common.lease_left)?),
                 b"disbelieved" => AcquireVerdict::Disbelieved,
                 _ => return None,
             }),
             Verb::Heartbeat => Verdict::Heartbeat(match word {
-                b"alive" => HeartbeatVerdict::Alive { rank: fields.rank },
+                b"alive" => HeartbeatVerdict::Alive { rank: head.rank },
                 b"unknown" => HeartbeatVerdict::Unknown,
                 _ => return None,
             }),
             Verb::Renew => Verdict::Renew(match word {
-                b"renewed" if fields.own_id.is_some() => RenewVerdict::Renewed,
+                b"renewed" if head.common.own.is_some() => RenewVerdict::Renewed,
                 b"broken" => RenewVerdict::Broken,
                 b"lost" => RenewVerdict::Lost,
                 _ => return None,
@@ -191,12 +189,13 @@ impl Verb {
             }),
             Verb::Leave => (word == b"left").then_some(Verdict::Leave)?,
             Verb::Inspect if word == b"state" => {
-                let (grants, token) = (fields.grants?, Token::new(fields.token?));
-                Verdict::Inspect(Inspected { grants, token, holder: fields.holder()?, queue: fields.page.take()? })
+                let holder = fields.holder(head.common.lease_left)?;
+                let (epoch, token) = (Epoch::new(fields.epoch?), Token::new(fields.token?));
+                Verdict::Inspect(Inspected { epoch, grants: fields.grants?, token, holder, queue: fields.page? })
             }
             Verb::Inspect => return None,
             Verb::History if word == b"history" => {
-                Verdict::History(History { recorded: fields.recorded?, grants: fields.past.take()? })
+                Verdict::History(History { recorded: fields.recorded?, grants: fields.past? })
             }
             Verb::History => return None,
             Verb::Break => Verdict::Break(match word {
@@ -209,8 +208,49 @@ impl Verb {
     }
 }
 
-/// The greatest depth of a reply: the rows of a page in an array, each of which the decoder counts several times.
-const DEPTH: usize = 32;
+/// What every reply begins with.
+struct Head {
+    common: Common,
+    /// How many waiters are before the one that the reply is about.
+    rank: Option<u64>,
+    /// That of the id that asks.
+    place: Option<(Ticket, Seat)>,
+}
+
+impl Head {
+    fn read(packed: &mut Packed<'_>) -> Option<Self> {
+        const AGAIN: u8 = 1;
+        let again = packed.byte()? & AGAIN != 0;
+        let rank = packed.number()?.checked_sub(1);
+        let waiting = packed.number()?;
+        let (lease_left, recover_left, keep) = (packed.span()?, packed.span()?, packed.span()?);
+        let known = Knowledge::told(Memory::new(packed.short()?)?)?;
+        let (mut own, mut place) = (None, None);
+        for _ in 0..packed.byte()? {
+            const CLAIM: u8 = 1;
+            let claim = packed.byte()? & CLAIM != 0;
+            let id = WireId::parse(std::str::from_utf8(packed.text()?).ok()?)?;
+            let seat = Seat::new(packed.short()?)?;
+            let (ticket, token) = seat.told()?;
+            match token {
+                Some(token) => own = Some(OwnLease { id, token, ticket, seat, claim }),
+                None => place = Some((ticket, seat)),
+            }
+        }
+        Some(Self { common: Common { known, keep, waiting, lease_left, recover_left, own, again }, rank, place })
+    }
+}
+
+/// What a reply tells for people: nothing, or one MessagePack array of names and values.
+fn for_people(mut packed: &[u8]) -> Option<Fields> {
+    /// The greatest depth: the rows of a page in an array, each of which the decoder counts several times.
+    const DEPTH: usize = 32;
+    if packed.is_empty() {
+        return Some(Fields::default());
+    }
+    let value = read_value_ref_with_max_depth(&mut packed, DEPTH).ok()?;
+    Fields::read(value.list()?)
+}
 
 /// Why an answer is not the reply to a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -221,25 +261,21 @@ pub(crate) enum Misfit {
     NotUnderstood,
 }
 
-/// What a script says, as it packs it: one MessagePack array.
-fn array(mut packed: &[u8]) -> Option<ValueRef<'_>> {
-    let value = read_value_ref_with_max_depth(&mut packed, DEPTH).ok()?;
-    packed.is_empty().then_some(value)
-}
-
 impl Reply {
-    /// The reply to a request of this verb, packed.
-    #[cfg(any(test, feature = "operator", feature = "__test-hooks"))]
+    /// The reply to a request of this verb: a word, what every reply tells, and what this one tells for people.
     pub(crate) fn unpack(verb: Verb, packed: &[u8]) -> Option<Self> {
-        Self::parse(verb, &array(packed)?)
+        let mut packed = Packed(packed);
+        let word = packed.short()?;
+        let head = Head::read(&mut packed)?;
+        let verdict = verb.verdict(word, &head, for_people(packed.long()?)?)?;
+        Some(Self { common: head.common, verdict })
     }
 
     /// The reply to this request, packed.
     pub(crate) fn to(call: &Request, packed: &[u8]) -> Result<Self, Misfit> {
-        let value = array(packed).ok_or(Misfit::OutOfStep)?;
-        match Self::parse(call.verb(), &value) {
+        match Self::unpack(call.verb(), packed) {
             Some(reply) if reply.is_about(call) => Ok(reply),
-            None if call.verb().says(&value) => Err(Misfit::NotUnderstood),
+            None if call.verb().says(packed) => Err(Misfit::NotUnderstood),
             _ => Err(Misfit::OutOfStep),
         }
     }
@@ -260,14 +296,6 @@ impl Reply {
         let (known, keep, waiting, lease_left, recover_left, own, again) = Default::default();
         let common = Common { known, keep, waiting, lease_left, recover_left, own, again };
         Self { common, verdict: Verdict::Leave }
-    }
-
-    /// The reply to a request of this verb: a word, then names and values.
-    pub(crate) fn parse(verb: Verb, value: &impl Value) -> Option<Self> {
-        let (word, fields) = value.list()?.split_first()?;
-        let mut fields = Fields::read(fields)?;
-        let verdict = verb.verdict(word.bytes()?, &mut fields)?;
-        Some(Self { common: fields.common(verb)?, verdict })
     }
 }
 

@@ -1,8 +1,11 @@
 //! A request of its own type for each script.
 
+mod arguments;
+
 use std::sync::Arc;
 use std::time::Duration;
 
+use self::arguments::{Arguments, Terms};
 #[cfg(test)]
 use super::ids::Id;
 use super::ids::{ClientId, Secret, WireId};
@@ -65,10 +68,11 @@ macro_rules! verbs {
                 }
             }
 
-            /// The arguments in the order in which the script names them, each under that name. A grant on behalf of
-            /// this client is published to `channel`.
-            pub(crate) fn arguments(&self, channel: &str, put: impl FnMut(&'static str, &[u8])) {
-                let mut to = Arguments { channel, put, digits: itoa::Buffer::new() };
+            /// The arguments in the order in which the script names them, each under that name and in pieces. `tag`:
+            /// in a cluster, the hash tag of the channel to which a grant on behalf of this client is published; else
+            /// empty.
+            pub(crate) fn arguments(&self, tag: &str, put: impl FnMut(&'static str, &[&[u8]])) {
+                let mut to = Arguments { tag, put, digits: itoa::Buffer::new() };
                 match self {
                     $(Request::$verb(request) => request.write(&mut to)),*
                 }
@@ -87,53 +91,6 @@ verbs!(
     Break(BreakRequest) = "break",
     History(HistoryRequest) = "history"
 );
-
-impl Verb {
-    /// Whether it is asked by people who look at a lock, and not by a client that uses it.
-    pub(crate) fn is_operators(self) -> bool {
-        matches!(self, Verb::Inspect | Verb::Break | Verb::History)
-    }
-}
-
-/// Where the arguments of a request go, one after the other.
-struct Arguments<'a, P> {
-    channel: &'a str,
-    put: P,
-    digits: itoa::Buffer,
-}
-
-impl<P: FnMut(&'static str, &[u8])> Arguments<'_, P> {
-    fn text(&mut self, name: &'static str, value: &str) {
-        (self.put)(name, value.as_bytes());
-    }
-
-    fn number(&mut self, name: &'static str, value: u64) {
-        (self.put)(name, self.digits.format(value).as_bytes());
-    }
-
-    fn flag(&mut self, name: &'static str, value: bool) {
-        self.number(name, u64::from(value));
-    }
-
-    fn span(&mut self, name: &'static str, value: Duration) {
-        self.number(name, us(value));
-    }
-
-    fn told(&mut self, memory: Memory) {
-        (self.put)("memory", memory.as_bytes());
-    }
-
-    fn about(&mut self, about: &CallerData) {
-        (self.put)("channel", self.channel.as_bytes());
-        self.text("secret", about.secret.as_str());
-        self.text("label", &about.label);
-        self.text("owner", &about.owner);
-    }
-
-    fn seat(&mut self, seat: Seat) {
-        (self.put)("seat", seat.as_bytes());
-    }
-}
 
 /// No queue is ever as long.
 pub(crate) const UNBOUNDED: u64 = 1 << 53;
@@ -162,17 +119,12 @@ impl AcquireRequest {
         self.memory
     }
 
-    fn write(&self, to: &mut Arguments<'_, impl FnMut(&'static str, &[u8])>) {
+    fn write(&self, to: &mut Arguments<'_, impl FnMut(&'static str, &[&[u8]])>) {
         to.text("id", self.id.as_str());
-        to.number("room", self.room);
-        to.flag("as_claim", self.as_claim);
-        to.span("lease_us", self.lease);
-        to.span("liveness_us", self.liveness);
-        to.span("buffer_us", self.buffer);
-        to.span("heartbeat_us", self.heartbeat);
-        to.about(&self.about);
         to.told(self.memory);
         to.seat(self.seat);
+        let Self { room, as_claim, lease, liveness, buffer, heartbeat, ref about, .. } = *self;
+        to.terms(&Terms { liveness, buffer, heartbeat, lease, room, as_claim, about });
     }
 }
 
@@ -193,12 +145,10 @@ impl HeartbeatRequest {
         self.memory
     }
 
-    fn write(&self, to: &mut Arguments<'_, impl FnMut(&'static str, &[u8])>) {
+    fn write(&self, to: &mut Arguments<'_, impl FnMut(&'static str, &[&[u8]])>) {
         to.text("client", self.client.as_str());
-        to.span("liveness_us", self.liveness);
-        to.span("buffer_us", self.buffer);
-        to.span("heartbeat_us", self.heartbeat);
         to.told(self.memory);
+        to.times(self.liveness, self.buffer, self.heartbeat);
         self.ids.iter().for_each(|id| to.text("ids...", id.as_str()));
     }
 }
@@ -223,14 +173,14 @@ impl RenewRequest {
         self.memory
     }
 
-    fn write(&self, to: &mut Arguments<'_, impl FnMut(&'static str, &[u8])>) {
+    fn write(&self, to: &mut Arguments<'_, impl FnMut(&'static str, &[&[u8]])>) {
         to.text("id", self.id.as_str());
-        to.seat(self.seat);
-        to.span("lease_us", self.lease);
-        to.span("left_us", self.left);
-        to.span("liveness_us", self.liveness);
-        to.about(&self.about);
         to.told(self.memory);
+        to.seat(self.seat);
+        let (liveness, lease, about) = (self.liveness, self.lease, &self.about);
+        let (buffer, heartbeat, room, as_claim) = Default::default();
+        to.terms(&Terms { liveness, buffer, heartbeat, lease, room, as_claim, about });
+        to.left(self.left);
     }
 }
 
@@ -249,10 +199,10 @@ impl ReleaseRequest {
         self.memory
     }
 
-    fn write(&self, to: &mut Arguments<'_, impl FnMut(&'static str, &[u8])>) {
+    fn write(&self, to: &mut Arguments<'_, impl FnMut(&'static str, &[&[u8]])>) {
         to.text("id", self.id.as_str());
-        to.seat(self.seat);
         to.told(self.memory);
+        to.seat(self.seat);
     }
 }
 
@@ -269,7 +219,7 @@ impl LeaveRequest {
         self.memory
     }
 
-    fn write(&self, to: &mut Arguments<'_, impl FnMut(&'static str, &[u8])>) {
+    fn write(&self, to: &mut Arguments<'_, impl FnMut(&'static str, &[&[u8]])>) {
         to.told(self.memory);
         self.ids.iter().for_each(|id| to.text("ids...", id.as_str()));
     }
@@ -289,7 +239,7 @@ impl InspectRequest {
         Memory::NONE
     }
 
-    fn write(&self, to: &mut Arguments<'_, impl FnMut(&'static str, &[u8])>) {
+    fn write(&self, to: &mut Arguments<'_, impl FnMut(&'static str, &[&[u8]])>) {
         to.number("after", Ticket::on_wire(self.after));
         to.number("count", u64::from(self.count));
     }
@@ -309,7 +259,7 @@ impl BreakRequest {
         Memory::NONE
     }
 
-    fn write(&self, to: &mut Arguments<'_, impl FnMut(&'static str, &[u8])>) {
+    fn write(&self, to: &mut Arguments<'_, impl FnMut(&'static str, &[&[u8]])>) {
         to.number("token", Token::on_wire(self.token));
         to.flag("force", self.force);
     }
@@ -329,17 +279,13 @@ impl HistoryRequest {
         Memory::NONE
     }
 
-    fn write(&self, to: &mut Arguments<'_, impl FnMut(&'static str, &[u8])>) {
+    fn write(&self, to: &mut Arguments<'_, impl FnMut(&'static str, &[&[u8]])>) {
         match self.switch {
             Some(on) => to.flag("switch", on),
             None => to.text("switch", ""),
         }
         to.number("count", u64::from(self.count));
     }
-}
-
-fn us(span: Duration) -> u64 {
-    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
 }
 
 /// One of each, in the order of [`Verb::ALL`].

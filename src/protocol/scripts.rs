@@ -16,9 +16,10 @@ macro_rules! files {
 }
 
 /// The scripts, then the parts that they include.
-pub(super) const FILES: [(&str, &str); 30] = files![
+pub(super) const FILES: [(&str, &str); 32] = files![
     "acquire" "heartbeat" "renew" "release" "leave" "inspect" "break" "history"
-    "lib/keys" "lib/asker" "lib/known" "lib/begin" "lib/state" "lib/time" "lib/clock" "lib/session" "lib/plan"
+    "lib/keys" "lib/terms" "lib/texts" "lib/asker" "lib/known" "lib/begin" "lib/state" "lib/time" "lib/clock"
+    "lib/session" "lib/plan"
     "lib/lost" "lib/simple" "lib/tell_holder" "lib/restore" "lib/cut_short" "lib/refresh" "lib/give_up" "lib/heads"
     "lib/promote" "lib/ended" "lib/write" "lib/commit" "lib/answer"
 ];
@@ -141,13 +142,30 @@ mod tests {
     }
 
     #[test]
-    fn a_span_is_sent_in_microseconds() {
+    fn what_is_asked_for_is_sent_packed() {
+        let second = 1_000_000_f64.to_le_bytes();
+        let terms = |room: f64| {
+            let spans = [second, second, second, second, room.to_le_bytes()].concat();
+            let sizes = [0, 1, 1, 0, 1, 0, 3, 0];
+            [&spans[..], &sizes, b"slotag"].concat()
+        };
+        let mut sent = Vec::new();
         for request in every_request() {
-            request.arguments("c", |name, value| {
-                let is_span = name.ends_with("_us");
-                assert!(!is_span || value == b"1000000", "{:?}: {name}", request.verb());
+            request.arguments("tag", |name, pieces| {
+                if ["terms", "times", "left"].contains(&name) {
+                    sent.push((request.verb(), name, pieces.concat()));
+                }
             });
         }
+        let mut renewed = terms(0.0);
+        renewed[8..24].fill(0);
+        let expected = [
+            (Verb::Acquire, "terms", terms((1_u64 << 53) as f64)),
+            (Verb::Heartbeat, "times", [second; 3].concat()),
+            (Verb::Renew, "terms", renewed),
+            (Verb::Renew, "left", second.to_vec()),
+        ];
+        assert_eq!(sent, expected);
     }
 
     #[test]

@@ -89,7 +89,7 @@ pub fn converse(questions: &[u8], bytes: &[u8], size: usize) -> (Vec<String>, Op
     for (tag, question) in (1..).zip(questions) {
         let request = |asking| OutgoingRequest {
             call: crate::protocol::Request::Inspect(InspectRequest { keys: keys.clone(), after: None, count: 10 }),
-            channel: "c".into(),
+            hash_tag: "".into(),
             asking,
         };
         match question % 4 {

@@ -331,12 +331,18 @@ impl<'a> Command<'a> {
     }
 
     pub(super) fn word(&mut self, word: &[u8]) {
+        self.pieces(&[word]);
+    }
+
+    /// One word, which is these one after the other.
+    pub(super) fn pieces(&mut self, pieces: &[&[u8]]) {
         let mut digits = itoa::Buffer::new();
         self.words += 1;
         self.out.push(b'$');
-        self.out.extend_from_slice(digits.format(word.len()).as_bytes());
+        let size: usize = pieces.iter().map(|piece| piece.len()).sum();
+        self.out.extend_from_slice(digits.format(size).as_bytes());
         self.out.extend_from_slice(b"\r\n");
-        self.out.extend_from_slice(word);
+        pieces.iter().for_each(|piece| self.out.extend_from_slice(piece));
         self.out.extend_from_slice(b"\r\n");
     }
 

@@ -88,10 +88,10 @@ impl Wire {
         self.login_due = credentials.renewed_at(Time::now());
     }
 
-    /// Queues a request. Hand-offs come to `channel`. `asking`: a node of a cluster is asked for a slot that is only on
-    /// its way there.
-    pub(crate) fn send(&mut self, tag: u64, call: protocol::Request, channel: &Arc<str>, asking: bool) {
-        let request = OutgoingRequest { call, channel: channel.clone(), asking };
+    /// Queues a request. `hash_tag`: that of the channel to which hand-offs come; empty outside of a cluster. `asking`: a
+    /// node of a cluster is asked for a slot that is only on its way there.
+    pub(crate) fn send(&mut self, tag: u64, call: protocol::Request, hash_tag: &Arc<str>, asking: bool) {
+        let request = OutgoingRequest { call, hash_tag: hash_tag.clone(), asking };
         self.pairing.request(Purpose::Tag(tag), request, false, &mut self.stream.out);
     }
 
@@ -112,7 +112,7 @@ impl Wire {
             ids: vec![protocol::WireId::of_nobody()],
         };
         let call = protocol::Request::Leave(leave);
-        let request = OutgoingRequest { call, channel: "".into(), asking: false };
+        let request = OutgoingRequest { call, hash_tag: "".into(), asking: false };
         self.pairing.request(Purpose::Replicas { replicas, within }, request, false, &mut self.stream.out);
     }
 
@@ -186,7 +186,7 @@ pub(super) enum Purpose {
 
 pub(super) struct OutgoingRequest {
     pub(super) call: protocol::Request,
-    pub(super) channel: Arc<str>,
+    pub(super) hash_tag: Arc<str>,
     pub(super) asking: bool,
 }
 
@@ -217,7 +217,7 @@ impl Pairing {
         let keys = &request.call.keys().keys;
         command.number(keys.len() as u64);
         keys.iter().for_each(|key| command.word(key.as_bytes()));
-        request.call.arguments(&request.channel, |_, argument| command.word(argument));
+        request.call.arguments(&request.hash_tag, |_, pieces| command.pieces(pieces));
         command.end();
         self.awaited.push_back(PendingReply::Request { of, request, by_text });
     }

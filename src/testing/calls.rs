@@ -1,15 +1,15 @@
-//! The calls of the scripts as they travel: arguments in the order of the headers in `lua/`, replies and messages in
-//! MessagePack.
+//! The calls of the scripts as they travel: arguments in the order of the headers in `lua/`, replies and messages, all
+//! packed.
 
 use std::slice::Iter;
 
 use rmpv::Value;
 
 use super::model::{Answer, Entry, Memory, Request, Seat, Terms};
-use crate::protocol::Verb;
+use crate::protocol::{Packed, Verb};
 
 /// The version of the layout, with which memories and seats begin.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
 /// Up to here scripts count exactly.
 const MOST: u64 = 1 << 53;
 
@@ -19,24 +19,28 @@ pub(super) fn read(verb: Verb, arguments: &[Vec<u8>]) -> Option<(Request, Entry)
     let mut about = Entry::default();
     let request = match verb {
         Verb::Acquire => {
-            let (id, room, claim) = (given.id()?, given.number()?, given.number()? == 1);
-            let terms = Terms { lease: given.number()?, ..given.session()? };
-            about = given.about()?;
-            Request::Acquire { id, room, claim, terms, memory: given.memory()?, seat: given.seat()? }
+            let (id, memory, seat) = (given.id()?, given.memory()?, given.seat()?);
+            let (terms, room, claim, tells) = given.terms()?;
+            about = tells;
+            Request::Acquire { id, room, claim, terms, memory, seat }
         }
         Verb::Heartbeat => {
-            let (client, terms, memory) = (given.text()?, given.session()?, given.memory()?);
+            let (client, memory, [liveness, buffer, heartbeat]) = (given.text()?, given.memory()?, given.numbers()?);
             let ids = given.ids()?;
             ids.iter().all(|id| super::model::client_of(id) == client).then_some(())?;
-            Request::Heartbeat { client, terms, ids, memory }
+            Request::Heartbeat { client, terms: Terms { lease: 0, liveness, buffer, heartbeat }, ids, memory }
         }
         Verb::Renew => {
-            let (id, seat, lease, left) = (given.id()?, given.seat()?, given.number()?, given.number()?);
-            let terms = Terms { lease, liveness: given.number()?, ..Terms::default() };
-            about = given.about()?;
-            Request::Renew { id, seat, left, terms, memory: given.memory()? }
+            let (id, memory, seat) = (given.id()?, given.memory()?, given.seat()?);
+            let (terms, _, _, tells) = given.terms()?;
+            about = tells;
+            let [left] = given.numbers()?;
+            Request::Renew { id, seat, left, terms, memory }
         }
-        Verb::Release => Request::Release { id: given.id()?, seat: given.seat()?, memory: given.memory()? },
+        Verb::Release => {
+            let (id, memory, seat) = (given.id()?, given.memory()?, given.seat()?);
+            Request::Release { id, seat, memory }
+        }
         Verb::Leave => {
             let (memory, ids) = (given.memory()?, given.ids()?);
             (!ids.is_empty()).then_some(Request::Leave { ids, memory })?
@@ -76,81 +80,169 @@ impl Arguments<'_> {
         self.text()?.parse().ok().filter(|number| *number <= MOST)
     }
 
-    fn session(&mut self) -> Option<Terms> {
-        let (liveness, buffer, heartbeat) = (self.number()?, self.number()?, self.number()?);
-        Some(Terms { lease: 0, liveness, buffer, heartbeat })
+    /// The numbers in one argument.
+    fn numbers<const N: usize>(&mut self) -> Option<[u64; N]> {
+        numbers(&mut Packed(self.0.next()?))
     }
 
-    fn about(&mut self) -> Option<Entry> {
-        let (channel, secret, label, owner) = (self.text()?, self.text()?, self.text()?, self.text()?);
-        Some(Entry { channel, secret, label, owner, ..Entry::default() })
+    /// With `room`, and whether a claim is enough.
+    fn terms(&mut self) -> Option<(Terms, u64, bool, Entry)> {
+        let mut packed = Packed(self.0.next()?);
+        let [liveness, buffer, heartbeat, lease, room] = numbers(&mut packed)?;
+        let claim = packed.byte()? == 1;
+        let sizes = [packed.byte()?.into(), packed.size()?, packed.size()?, packed.size()?];
+        let mut text = |size| Some(String::from_utf8_lossy(packed.take(size)?).into_owned());
+        let [secret, label, owner, hash_tag] = sizes.map(&mut text);
+        let about = Entry { secret: secret?, label: label?, owner: owner?, hash_tag: hash_tag?, ..Entry::default() };
+        Some((Terms { lease, liveness, buffer, heartbeat }, room, claim, about))
     }
 
     fn memory(&mut self) -> Option<Memory> {
-        let [epoch, stamp, token, longest, pace] = self.numbers()?;
+        let [epoch, stamp, token, longest, pace] = unsealed(self.0.next()?)?;
         Some(Memory { epoch, stamp, token, longest, pace })
     }
 
     fn seat(&mut self) -> Option<Seat> {
-        let [epoch, ticket, token] = self.numbers()?;
+        let [epoch, ticket, token] = unsealed(self.0.next()?)?;
         Some(Seat { epoch, ticket, token })
     }
+}
 
-    /// The numbers in a memory or seat: a version, then doubles. An empty one stands for zeros.
-    fn numbers<const N: usize>(&mut self) -> Option<[u64; N]> {
-        let text = self.0.next()?;
-        let Some((version, numbers)) = text.split_first() else { return Some([0; N]) };
-        let (numbers, []) = numbers.as_chunks() else { return None };
-        let numbers: [[u8; 8]; N] = numbers.try_into().ok().filter(|_| *version == VERSION)?;
-        let numbers = numbers.map(|number| f64::from_le_bytes(number) as u64);
-        numbers.iter().all(|number| *number <= MOST).then_some(numbers)
+fn numbers<const N: usize>(packed: &mut Packed<'_>) -> Option<[u64; N]> {
+    let mut numbers = [0; N];
+    for number in &mut numbers {
+        *number = packed.number()?;
     }
+    Some(numbers)
+}
+
+/// The numbers in a memory or seat. An empty one stands for zeros.
+pub(crate) fn unsealed<const N: usize>(text: &[u8]) -> Option<[u64; N]> {
+    let mut packed = Packed(text);
+    match packed.byte() {
+        None => Some([0; N]),
+        version => numbers(&mut packed).filter(|_| version == Some(VERSION)),
+    }
+}
+
+/// A memory or seat of these numbers. None of a lock stands for an empty one.
+pub(crate) fn sealed(numbers: &[u64]) -> Vec<u8> {
+    if numbers.iter().all(|number| *number == 0) {
+        return vec![];
+    }
+    std::iter::once(VERSION).chain(numbers.iter().flat_map(|number| packed(*number))).collect()
+}
+
+fn packed(number: u64) -> [u8; 8] {
+    (number as f64).to_le_bytes()
 }
 
 fn is_id(id: &str) -> bool {
-    id.split_once('.').is_some_and(|(client, number)| {
+    let is_of_client = id.split_once('.').is_some_and(|(client, number)| {
         !client.is_empty() && !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
-    })
+    });
+    is_of_client && id.len() <= u16::MAX.into()
 }
 
-/// A reply or message.
+/// The values with which every reply begins, but for those of the client that asks.
+pub(super) const NUMBERS: [&str; 4] = ["waiting", "lease_left_us", "recover_left_us", "keep_us"];
+/// What it tells of the client that asks.
+const OF_CLIENT: [&str; 8] = ["again", "rank", "memory", "own_id", "own_seat", "own_claim", "place_id", "seat"];
+
+/// What is written one after the other.
+#[derive(Default)]
+struct Writer(Vec<u8>);
+
+#[allow(clippy::expect_used)] // The model answers what fits.
+impl Writer {
+    fn number(&mut self, number: u64) {
+        self.0.extend(packed(number));
+    }
+
+    fn short(&mut self, text: &[u8]) {
+        self.0.push(text.len().try_into().expect("a short text"));
+        self.0.extend(text);
+    }
+
+    fn text(&mut self, text: &str) {
+        self.0.extend(u16::try_from(text.len()).expect("a text").to_le_bytes());
+        self.0.extend(text.as_bytes());
+    }
+
+    fn long(&mut self, text: &[u8]) {
+        self.0.extend(u32::try_from(text.len()).expect("a long text").to_le_bytes());
+        self.0.extend(text);
+    }
+}
+
+/// A memory or seat, of which the model writes the numbers one after the other.
+fn sealed_of(answer: &Answer, name: &str) -> Vec<u8> {
+    let numbers = answer.fields.get(name).into_iter().flat_map(|numbers| numbers.split_whitespace());
+    sealed(&numbers.map(|number| number.parse().unwrap_or(0)).collect::<Vec<_>>())
+}
+
+/// A reply.
+pub(crate) fn reply(answer: &Answer) -> Vec<u8> {
+    let mut out = Writer::default();
+    out.short(answer.word.as_bytes());
+    out.0.push(answer.fields.contains_key("again").into());
+    out.number(answer.number("rank").map_or(0, |rank| rank + 1));
+    NUMBERS.iter().for_each(|name| out.number(answer.number(name).unwrap_or(0)));
+    out.short(&sealed_of(answer, "memory"));
+    let (own, place) = (answer.fields.get("own_id"), answer.fields.get("place_id"));
+    out.0.push(u8::from(own.is_some()) + u8::from(place.is_some()));
+    for (id, seat) in own.map(|id| (id, "own_seat")).into_iter().chain(place.map(|id| (id, "seat"))) {
+        out.0.push((seat == "own_seat" && answer.fields.contains_key("own_claim")).into());
+        out.text(id);
+        out.short(&sealed_of(answer, seat));
+    }
+    out.long(&for_people(answer));
+    out.0
+}
+
 #[allow(clippy::expect_used)] // Memory takes all that is written to it.
-pub(super) fn written(answer: &Answer) -> Vec<u8> {
-    let mut items = vec![Value::from(answer.word.as_str())];
-    for (name, value) in &answer.fields {
-        items.push(name.as_str().into());
-        items.push(match name.as_str() {
-            "memory" | "seat" | "holder_seat" => Value::Binary(sealed(value)),
-            "holder" | "id" | "lock" | "secret" | "held_id" | "held_label" | "held_owner" => value.as_str().into(),
-            _ => number(value),
-        });
+fn for_people(answer: &Answer) -> Vec<u8> {
+    let mut items = Vec::new();
+    let names = |name: &str| !NUMBERS.contains(&name) && !OF_CLIENT.contains(&name);
+    for (name, value) in answer.fields.iter().filter(|(name, _)| names(name)) {
+        let is_text = ["held_id", "held_label", "held_owner"].contains(&name.as_str());
+        let value = number(value).filter(|_| !is_text).unwrap_or_else(|| value.as_str().into());
+        items.extend([name.as_str().into(), value]);
     }
     for (name, rows) in &answer.lists {
-        items.push(name.as_str().into());
-        items.push(Value::Array(rows.iter().map(|texts| row(texts)).collect()));
+        items.extend([name.as_str().into(), Value::Array(rows.iter().map(|texts| row(texts)).collect())]);
     }
     let mut bytes = Vec::new();
-    rmpv::encode::write_value(&mut bytes, &Value::Array(items)).expect("memory takes it");
+    if !items.is_empty() {
+        rmpv::encode::write_value(&mut bytes, &Value::Array(items)).expect("memory takes it");
+    }
     bytes
+}
+
+/// A message.
+pub(crate) fn message(message: &Answer) -> Vec<u8> {
+    let text = |name: &str| message.fields.get(name).map(String::as_str).unwrap_or_default();
+    let mut out = Writer::default();
+    out.short(message.word.as_bytes());
+    out.number(message.number("left_us").unwrap_or(0));
+    out.short(&sealed_of(message, "memory"));
+    out.short(&sealed_of(message, "seat"));
+    out.text(text("id"));
+    out.short(text("secret").as_bytes());
+    out.text(text("lock"));
+    out.0
 }
 
 /// A row of an inspection (id, ticket, label, owner, and two numbers) or of a history (with how the lease ended).
 fn row(texts: &[String]) -> Value {
     let texts = texts.iter().enumerate();
-    Value::Array(
-        texts.map(|(at, text)| if [1, 4, 5].contains(&at) { number(text) } else { text.as_str().into() }).collect(),
-    )
+    let value = |(at, text): (usize, &String)| match [1, 4, 5].contains(&at) {
+        true => number(text).unwrap_or(text.as_str().into()),
+        false => text.as_str().into(),
+    };
+    Value::Array(texts.map(value).collect())
 }
 
-fn number(text: &str) -> Value {
-    text.parse::<u64>().map_or_else(|_| text.into(), Value::from)
-}
-
-/// A memory or seat, of which the model writes the numbers one after the other.
-fn sealed(numbers: &str) -> Vec<u8> {
-    if numbers.is_empty() {
-        return vec![];
-    }
-    let numbers = numbers.split(' ').flat_map(|number| number.parse().unwrap_or(0.0_f64).to_le_bytes());
-    std::iter::once(VERSION).chain(numbers).collect()
+fn number(text: &str) -> Option<Value> {
+    text.parse::<u64>().ok().map(Value::from)
 }

@@ -70,14 +70,14 @@ impl Server {
         };
         let (answer, told) = self.locks.turn(&String::from_utf8_lossy(lock), &request, about);
         *messages = told;
-        text(&calls::written(&answer))
+        text(&calls::reply(&answer))
     }
 
     pub(super) fn publish(&mut self, messages: &[Message]) {
         for (channel, message) in messages {
             let hearing = self.connections.values_mut().filter(|connection| connection.channels.contains(channel));
             let push =
-                [b">3\r\n", &*text(b"message"), &text(channel.as_bytes()), &text(&calls::written(message))].concat();
+                [b">3\r\n", &*text(b"message"), &text(channel.as_bytes()), &text(&calls::message(message))].concat();
             hearing.for_each(|connection| connection.stream.out.extend_from_slice(&push));
         }
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::model::{Answer, Entry, Lock, Message, Request, client_of};
+use super::model::{Answer, Entry, Lock, Message, Request, channel, client_of};
 
 /// How many dead waiters one request looks at, as in `lua/lib/plan.lua`.
 const BATCH: usize = 100;
@@ -64,13 +64,14 @@ impl Locks {
     pub(super) fn advance(&mut self, by: Duration, hears: impl Fn(&str) -> bool) -> Vec<Message> {
         let by = u64::try_from(by.as_micros()).unwrap_or(u64::MAX).min(LATEST.saturating_sub(self.time()));
         self.since += by;
-        for Lock { sessions, entries, state, .. } in self.locks.values_mut() {
+        for (key, Lock { sessions, entries, state, .. }) in &mut self.locks {
             // The last of these heartbeats came just now, so there was no silence.
             state.seen += by;
             state.live_until += by;
             state.pace_until += by;
             for (client, end) in sessions {
-                if entries.iter().any(|(id, entry)| client_of(id) == client && hears(&entry.channel)) {
+                let heard = |(id, entry): (&String, &Entry)| hears(&channel(key, id, &entry.hash_tag));
+                if entries.iter().any(|of| client_of(of.0) == client && heard(of)) {
                     *end += by;
                 }
             }

@@ -51,10 +51,12 @@
 //! - Clients of other versions of fairlock, and in other languages, may not find what they need.
 //! - The clock of the service is not that of the clients, see [`advance`](LockService::advance).
 
-mod calls;
+pub(crate) mod calls;
 mod commands;
 mod locks;
 pub(crate) mod model;
+#[cfg(feature = "__test-hooks")]
+pub(crate) mod packing;
 mod server;
 
 use std::io::{self, PipeWriter, Write as _};

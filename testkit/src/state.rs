@@ -27,12 +27,14 @@ impl State {
     }
 
     pub fn unpack(packed: Vec<u8>) -> State {
-        assert!(packed.len() >= NUMBERS + 8 * COUNT, "the state of a lock is {} bytes long", packed.len());
+        assert!(packed.len() >= NUMBERS + 8 * COUNT + 2, "the state of a lock is {} bytes long", packed.len());
         State { packed }
     }
 
     pub fn holder(&self) -> Option<String> {
-        let id = String::from_utf8_lossy(&self.packed[NUMBERS + 8 * COUNT..]).into_owned();
+        let (size, id) = self.packed[NUMBERS + 8 * COUNT..].split_at(2);
+        let size = u16::from_le_bytes([size[0], size[1]]);
+        let id = String::from_utf8_lossy(&id[..size.into()]).into_owned();
         (!id.is_empty()).then_some(id)
     }
 
@@ -59,7 +61,7 @@ pub fn key(name: &str) -> String {
 /// The server forgets who holds this lock, as none does by itself.
 pub fn forget_holder(raw: &mut impl ConnectionLike, name: &str) {
     let Some(State { mut packed }) = State::read(raw, name) else { return };
-    packed.truncate(NUMBERS + 8 * COUNT);
-    packed[NUMBERS + 8 * HOLDER_END..].fill(0);
+    packed.truncate(NUMBERS + 8 * HOLDER_END);
+    packed.resize(NUMBERS + 8 * COUNT + 2, 0);
     let _: u64 = cmd("HSET").arg(key(name)).arg("").arg(packed).query(raw).expect("the state is written");
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use fairlock::__hooks::model::{Entry, Memory, Request, Seat, Terms};
+use fairlock::__hooks::packing;
 use fairlock::{Client, LockOptions, error::ConnectError};
 use redis::Commands as _;
 use testkit::{RedisServer, keys_left, run::least_rights, soon};
@@ -87,20 +89,23 @@ async fn a_forged_grant_makes_nobody_a_holder() {
     // It can also make the scripts publish: at a lock of its own it queues under the id of its victim, behind itself,
     // and then releases.
     let keys = ["lock", "waiters"].map(|key| format!("fairlock:{{other}}:{key}"));
-    let acquire = |id: &str, channel: &str| {
+    let call = |request: &Request| {
+        let (name, arguments) = packing::call(request, &Entry::default());
         let mut call = redis::cmd("EVALSHA");
-        call.arg(fairlock::__hooks::digest("acquire")).arg(keys.len()).arg(&keys);
-        call.arg(id).arg(1).arg(0).arg(9_000_000).arg(9_000_000).arg(0).arg(3_000_000).arg(channel).arg("");
-        call.arg("").arg("").arg("").arg("");
+        call.arg(fairlock::__hooks::digest(name)).arg(keys.len()).arg(&keys).arg(arguments);
         call
     };
-    let channel = hostile.channel.clone();
-    let _: redis::Value = acquire("hostile.1", "nowhere").query(&mut hostile.raw).unwrap();
-    let _: redis::Value = acquire(&id, &channel).query(&mut hostile.raw).unwrap();
-    let mut release = redis::cmd("EVALSHA");
-    release.arg(fairlock::__hooks::digest("release")).arg(keys.len()).arg(&keys);
-    release.arg("hostile.1").arg("").arg("");
-    let _: redis::Value = release.query(&mut hostile.raw).unwrap();
+    let (terms, memory, seat) = (
+        Terms { lease: 9_000_000, liveness: 9_000_000, buffer: 0, heartbeat: 3_000_000 },
+        Memory::default(),
+        Seat::default(),
+    );
+    for id in ["hostile.1", &id] {
+        let acquire = Request::Acquire { id: id.to_owned(), room: 1, claim: false, terms, memory, seat };
+        let _: redis::Value = call(&acquire).query(&mut hostile.raw).unwrap();
+    }
+    let release = Request::Release { id: "hostile.1".into(), seat, memory };
+    let _: redis::Value = call(&release).query(&mut hostile.raw).unwrap();
 
     // Answers come after the messages before them.
     assert_eq!(waiting.position().await.unwrap(), 1, "it still waits");

@@ -3,6 +3,8 @@
 
 use std::{sync::Arc, time::Duration};
 
+use fairlock::__hooks::model::{Entry, Memory, Request, Seat, Terms, UNBOUNDED};
+use fairlock::__hooks::packing;
 use fairlock::{Client, LockOptions, error::AcquireError};
 use redis::{Connection, cmd};
 use testkit::{RedisServer, SOON, eventually_async, keys_left, server_and_client, state::State};
@@ -33,7 +35,8 @@ impl Scripts {
         Scripts { raw, digests }
     }
 
-    fn call(&self, name: &str, arguments: &[&str]) -> redis::Cmd {
+    fn call(&self, request: &Request) -> redis::Cmd {
+        let (name, arguments) = packing::call(request, &Entry::default());
         let (_, digest) = self.digests.iter().find(|(script, _)| *script == name).unwrap();
         let mut call = cmd("EVALSHA");
         call.arg(digest).arg(2);
@@ -44,12 +47,17 @@ impl Scripts {
         call
     }
 
-    /// An acquire of a client that the server does not know, in the order of the script's header.
+    /// An acquire of a client that the server does not know.
     fn acquire(&self, id: &str) -> redis::Cmd {
-        let minute = "60000000";
-        let about = ["channel", "secret", "label", "owner"];
-        let (told, room) = ([""; 2], "9007199254740992");
-        self.call("acquire", &[&[id, room, "0", minute, minute, minute, minute], &about[..], &told[..]].concat())
+        const MINUTE: u64 = 60_000_000;
+        let terms = Terms { lease: MINUTE, liveness: MINUTE, buffer: MINUTE, heartbeat: MINUTE };
+        let (memory, seat) = (Memory::default(), Seat::default());
+        self.call(&Request::Acquire { id: id.into(), room: UNBOUNDED, claim: false, terms, memory, seat })
+    }
+
+    fn release(&self, id: &str) -> redis::Cmd {
+        let (memory, seat) = (Memory::default(), Seat::default());
+        self.call(&Request::Release { id: id.into(), seat, memory })
     }
 
     fn holder(&mut self) -> Option<String> {
@@ -57,11 +65,8 @@ impl Scripts {
     }
 }
 
-fn number(reply: &[u8], name: &str) -> u64 {
-    let reply = rmpv::decode::read_value(&mut &*reply).unwrap();
-    let fields = reply.as_array().unwrap();
-    let at = fields.iter().position(|field| field.as_str() == Some(name)).unwrap();
-    fields[at + 1].as_u64().unwrap()
+fn ticket(reply: &[u8]) -> u64 {
+    packing::reply(reply).unwrap().seat("seat").ticket
 }
 
 #[test]
@@ -77,15 +82,15 @@ fn a_thousand_arrivals_in_one_write_are_served_in_order() {
         }
         // The raw connection sends a pipeline as one packed buffer.
         let replies: Vec<Vec<u8>> = arrivals.query(&mut scripts.raw).unwrap();
-        let tickets: Vec<u64> = replies[1..].iter().map(|reply| number(reply, "ticket")).collect();
+        let tickets: Vec<u64> = replies[1..].iter().map(|reply| ticket(reply)).collect();
         assert!(tickets.is_sorted_by(|a, b| a < b), "{tickets:?}");
 
         let mut tokens = Vec::new();
         for id in &ids {
             assert_eq!(scripts.holder().as_ref(), Some(id));
-            let reply: Vec<u8> = scripts.call("release", &[id, "", ""]).query(&mut scripts.raw).unwrap();
+            let reply: Vec<u8> = scripts.release(id).query(&mut scripts.raw).unwrap();
             // The token of the next holder is the last stamp.
-            tokens.push(number(&reply, "stamp"));
+            tokens.push(packing::reply(&reply).unwrap().memory().stamp);
         }
         // The last release granted the lock to no waiter.
         tokens.pop();
@@ -107,7 +112,7 @@ fn a_ticket_is_the_microsecond_of_its_arrival() {
     let before = time(&mut scripts.raw);
     let reply: Vec<u8> = scripts.acquire("second.1").query(&mut scripts.raw).unwrap();
     let arrived = before..=time(&mut scripts.raw);
-    assert!(arrived.contains(&number(&reply, "ticket")), "{} is not in {arrived:?}", number(&reply, "ticket"));
+    assert!(arrived.contains(&ticket(&reply)), "{} is not in {arrived:?}", ticket(&reply));
 }
 
 #[tokio::test]

@@ -5,6 +5,8 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::future::IntoFuture as _;
 
+use fairlock::__hooks::model::Terms;
+use fairlock::__hooks::packing;
 use fairlock::{
     Client,
     error::{AcquireError, ConnectError, InvalidOption},
@@ -180,12 +182,13 @@ async fn ids_that_could_be_taken_for_other_fields_are_refused() {
             let mut call = cmd("EVALSHA");
             call.arg(fairlock::__hooks::digest(script)).arg(2);
             call.arg(key("fairlock", "x", "lock")).arg(key("fairlock", "x", "waiters"));
-            // What the client was told is empty; other arguments may be any number.
+            // What the client was told is empty; other numbers may be any.
+            let numbers = "\0".repeat(48);
             let (before, after): (&[&str], &[&str]) = match script {
-                "heartbeat" => (&["a", "1", "1", "1", ""], &[]),
+                "heartbeat" => (&["a", "", &numbers], &[]),
                 "leave" => (&[""], &[]),
-                "acquire" => (&[], &["1", "1", "1", "1", "1", "1", "1", "1", "1", "1", "", ""]),
-                "renew" => (&[], &["", "1", "1", "1", "1", "1", "1", "1", ""]),
+                "acquire" => (&[], &["", "", &numbers]),
+                "renew" => (&[], &["", "", &numbers, &numbers]),
                 _ => (&[], &["", ""]),
             };
             call.arg(before).arg(id).arg(after);
@@ -213,8 +216,9 @@ async fn labels_of_foreign_clients_are_shown_whatever_bytes_they_have() {
                 acquire.arg(key("fairlock", &name, what));
             }
             let us = 3_600_000_000_u64;
-            acquire.arg(id).arg(1).arg(0).arg(us).arg(us).arg(0).arg(us).arg(text).arg(text).arg(text).arg(text);
-            let _: redis::Value = acquire.arg("").arg("").query(&mut raw).unwrap();
+            let terms = Terms { lease: us, liveness: us, buffer: 0, heartbeat: us };
+            let terms = packing::packed_terms(&terms, 1, false, [text; 4]);
+            let _: redis::Value = acquire.arg(id).arg("").arg("").arg(terms).query(&mut raw).unwrap();
         }
         let lock = client.lock(&name).unwrap();
         let state = lock.inspect().await.unwrap();

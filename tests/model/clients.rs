@@ -170,7 +170,7 @@ impl Client {
                 let Some(index) = self.holds.iter().position(|hold| hold.id == *id) else { return };
                 if answer.word == "renewed" {
                     self.holds[index].until = sent + number("lease_left_us").min(terms.lease);
-                    self.holds[index].seat = answer.seat("holder_seat");
+                    self.holds[index].seat = answer.seat("own_seat");
                 } else {
                     // It is over.
                     self.holds[index].until = 0;
@@ -182,9 +182,9 @@ impl Client {
             Request::Leave { ids, .. } => self.farewells.retain(|other| !ids.contains(&other.id)),
             _ => assert!(request.client().is_empty(), "only operators have nothing to learn: {request:?}"),
         }
-        if let Some(holder) = answer.fields.get("holder") {
+        if let Some(holder) = answer.fields.get("own_id") {
             // A claim may last longer than the lease. Its holder does not count on that.
-            self.granted(holder, answer.seat("holder_seat"), sent + number("lease_left_us").min(self.terms.lease));
+            self.granted(holder, answer.seat("own_seat"), sent + number("lease_left_us").min(self.terms.lease));
         }
     }
 

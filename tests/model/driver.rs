@@ -10,8 +10,10 @@ use std::{
 
 use redis::{Cmd, cmd};
 
-use self::values::{DUMP, Value, answer, bytes, found, items, text};
-pub use self::values::{Encoded, Found, encode};
+use fairlock::__hooks::packing::{self, Call};
+
+use self::values::{DUMP, MORE, Value, bytes, found, items, longer, text};
+pub use self::values::{Found, encode};
 use super::{Answer, Message, Request};
 use testkit::{RedisServer, SOON};
 
@@ -46,6 +48,10 @@ pub struct Driver {
     pub called: BTreeSet<&'static str>,
     /// Scripts that must do the same, by name.
     others: BTreeMap<&'static str, String>,
+    /// All that is packed is longer than the scripts know.
+    longer: bool,
+    /// How many scripts have kept what a later version has added to the state.
+    pub kept: usize,
 }
 
 impl Driver {
@@ -71,9 +77,11 @@ impl Driver {
             messages: vec![],
             called: BTreeSet::new(),
             others: BTreeMap::new(),
+            longer: false,
+            kept: 0,
         };
         driver.ask(&[cmd("HELLO").arg(3).clone()]);
-        let subscribe = cmd("PSUBSCRIBE").arg("to:*").clone();
+        let subscribe = cmd("PSUBSCRIBE").arg("fairlock:client:*").clone();
         driver.stream.write_all(&subscribe.get_packed_command()).expect("the server takes it");
         driver.dump = text(&driver.ask(&[cmd("SCRIPT").arg("LOAD").arg(DUMP).clone()])[0]);
         for batch in [3, 100] {
@@ -103,6 +111,12 @@ impl Driver {
         };
         let others = fairlock::__hooks::scripts_of(read).into_iter();
         self.others = others.filter(|(name, text)| *text != self.scripts[&(100, *name)].0).collect();
+    }
+
+    /// From now on all that is packed is longer than the scripts know, as if a later version used the lock, too.
+    pub fn longer(mut self) -> Self {
+        self.longer = true;
+        self
     }
 
     /// How often scripts and others have called this command.
@@ -149,13 +163,13 @@ impl Driver {
             (Value::Error(error), _) => Err(format!("the script failed: {error}")),
             (reply, dump) => {
                 let messages = std::mem::take(&mut self.messages);
-                Ok(Outcome { answer: answer(&reply), messages, found: found(&dump) })
+                Ok(Outcome { answer: answer(&reply, packing::reply), messages, found: found(&dump) })
             }
         }
     }
 
     /// What the other script answers, and leaves of a copy of all data. Its messages are dropped.
-    fn on_a_copy(&mut self, around: &[Cmd], time: u64, (name, arguments): Encoded) -> (Value, Stored) {
+    fn on_a_copy(&mut self, around: &[Cmd], time: u64, (name, arguments): Call) -> (Value, Stored) {
         let copy = |key: &str| key.replace(&format!("{{{NAME}}}"), "{copy}");
         let copies: Vec<String> = self.all_keys().map(|key| copy(&key)).collect();
         let mut asked = vec![cmd("DEL").arg(&copies).clone(), cmd("SET").arg("test-clock").arg(time).clone()];
@@ -176,21 +190,38 @@ impl Driver {
 
     /// The script's reply and the dump after it, with the first half of these commands before them, the others after
     /// them.
-    fn call(&mut self, around: &[Cmd], time: u64, batch: usize, (name, arguments): Encoded) -> (Value, Value) {
+    fn call(&mut self, around: &[Cmd], time: u64, batch: usize, call: Call) -> (Value, Value) {
+        let (name, arguments) = if self.longer { longer(call.clone()) } else { call.clone() };
         self.called.insert(name);
         let (source, digest) = &self.scripts[&(batch, name)];
         let loads = [source, DUMP].map(|script| cmd("SCRIPT").arg("LOAD").arg(script).clone());
         let (first, then) = around.split_at(around.len() / 2);
         let mut asked = vec![cmd("SET").arg("test-clock").arg(time).clone()];
+        if self.longer {
+            const LONGER: &str = "local state = redis.call('HGET', KEYS[1], '')
+                if state and string.sub(state, -#ARGV[1]) ~= ARGV[1] then
+                  redis.call('HSET', KEYS[1], '', state .. ARGV[1])
+                end";
+            asked.push(self.keyed("EVAL", LONGER, &[MORE.into()]));
+            asked.push(cmd("HGET").arg(&self.keys[0]).arg("").clone());
+        }
         asked.extend_from_slice(first);
+        let at = asked.len();
         asked.push(self.keyed("EVALSHA", digest, &arguments));
         asked.extend_from_slice(then);
         asked.push(self.keyed("EVALSHA", &self.dump, &[]));
         let mut replies = self.ask_all(&asked);
-        let (dump, reply) = (replies.pop().expect("a dump"), replies.swap_remove(1 + first.len()));
+        let (dump, reply) = (replies.pop().expect("a dump"), replies.swap_remove(at));
+        let state_before = bytes(&replies[at - 1 - first.len()]).unwrap_or_default();
+        if self.longer && state_before.ends_with(MORE.as_bytes()) {
+            let after = self.stored().0;
+            let state = after.get(&Some(vec![])).cloned().flatten().unwrap_or_default();
+            assert!(state.ends_with(MORE.as_bytes()), "{name} keeps what a later version has added");
+            self.kept += 1;
+        }
         if matches!(&reply, Value::Error(error) if error.starts_with("NOSCRIPT")) {
             self.ask(&loads);
-            return self.call(around, time, batch, (name, arguments));
+            return self.call(around, time, batch, call);
         }
         (reply, dump)
     }
@@ -201,7 +232,7 @@ impl Driver {
     }
 
     /// The same of a script with these arguments.
-    pub fn refusal_of(&mut self, time: u64, encoded: Encoded) -> Option<String> {
+    pub fn refusal_of(&mut self, time: u64, encoded: Call) -> Option<String> {
         match self.call(&[], time, 100, encoded).0 {
             Value::Error(error) => Some(error),
             _ => None,
@@ -286,7 +317,7 @@ impl Driver {
         while replies.len() < asked.len() {
             match self.read() {
                 Value::Push(parts) if text(&parts[0]) == "pmessage" => {
-                    self.messages.push((text(&parts[2]), answer(&parts[3])));
+                    self.messages.push((text(&parts[2]), answer(&parts[3], packing::message)));
                 }
                 Value::Push(_) => {}
                 reply => replies.push(reply),
@@ -318,4 +349,8 @@ impl Driver {
             _ => panic!("a reply of type {:?}: {rest}", kind as char),
         }
     }
+}
+
+fn answer(value: &Value, read: impl Fn(&[u8]) -> Option<Answer>) -> Answer {
+    bytes(value).and_then(read).unwrap_or_else(|| panic!("it is not packed as it should be: {value:?}"))
 }

@@ -83,6 +83,19 @@ fn every_verb_is_asked_on_a_walk() {
     assert_eq!(never.collect::<Vec<_>>(), [""; 0]);
 }
 
+/// Behind the bytes that this version knows, requests, entries and the state have those of a later one: they are passed
+/// over, and kept where they are stored.
+#[test]
+fn longer_forms_of_a_later_version_change_nothing() {
+    const STEPS: usize = 8_000;
+    let runner =
+        TestRunner::new_with_rng(config(STEPS), TestRng::from_seed(RngAlgorithm::XorShift, b"the usual walks."));
+    let mut driver = Driver::start().longer();
+    let (_, failure) = explore(runner, &mut driver, STEPS, 100, true);
+    assert!(failure.is_none(), "{}", failure.unwrap().message);
+    assert!(driver.kept > STEPS / 2, "{} scripts found a longer state", driver.kept);
+}
+
 #[test]
 fn the_common_case_ends_as_the_rest_of_its_script_does() {
     let steps = STEPS / 8;

@@ -270,7 +270,7 @@ impl Witness {
             ensure!(*end <= limit || refreshed, "the claim of {id} goes beyond {limit}");
             ensure!(
                 turn.outcome.messages.iter().any(|(_, message)| {
-                    message.word == "grant" && message.fields["id"] == *id && message.number("token") == Some(token)
+                    message.word == "grant" && message.fields["id"] == *id && message.seat("seat").token == token
                 }),
                 "{id} was granted the lock and not told"
             );

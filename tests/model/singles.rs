@@ -12,11 +12,12 @@ const TERMS: Terms = Terms { lease: 60_000_000, liveness: 10_000_000, buffer: 1_
 type Single = (&'static str, fn(&mut Driver) -> Checked);
 
 /// All single cases, by what they show.
-pub const SINGLES: [Single; 15] = [
+pub const SINGLES: [Single; 16] = [
     ("whoever stands behind the dead is next", behind_the_dead),
     ("an id of another form is refused", ids_of_another_form),
-    ("a memory or seat of another form is refused", texts_of_another_form),
+    ("what a client sends in another form is refused", texts_of_another_form),
     ("another layout is refused", another_layout),
+    ("what a later version adds is passed over and kept", later_additions),
     ("a queue of another type is found before the first write", a_queue_of_another_type),
     ("the clock is held until an hour after all that is left", a_silence_of_hours),
     ("a lease that is found over is renewed only by its own seat, and while its holder has time left", found_over),
@@ -96,6 +97,11 @@ fn ids_of_another_form(driver: &mut Driver) -> Checked {
             refused(driver, &request, BAD)?;
         }
     }
+    // The state has two bytes for the length of the holder's id.
+    let long = format!("{}.1", "a".repeat(1 << 16));
+    for request in [acquire(&long), renew(&long), release(&long)] {
+        refused(driver, &request, BAD)?;
+    }
     refused(driver, &heartbeat("a", &["a.2", "b.1"]), BAD)?;
     refused(driver, &heartbeat("a.b", &["a.b.1"]), BAD)
 }
@@ -106,17 +112,25 @@ fn texts_of_another_form(driver: &mut Driver) -> Checked {
     let queued = driver.run(TIME + 1, 100, &acquire("b.1"))?.answer;
     let before = driver.stored();
     let (name, whole) = encode(&with("b.1", TERMS, queued.memory(), queued.seat("seat")));
-    // The last two are the memory and the seat.
-    for text in [whole.len() - 2, whole.len() - 1] {
-        let changes: [fn(&mut Vec<u8>); 3] =
-            [|text| text.truncate(text.len() - 1), |text| text.push(0), |text| text[0] = 1];
-        for change in changes {
-            let mut changed = whole.clone();
-            change(&mut changed[text]);
-            match driver.refusal_of(TIME + 2, (name, changed)) {
-                Some(message) if message.contains("a memory or seat is not one") => {}
-                other => return Err(format!("text {text} was to be refused: {other:?}")),
-            }
+    let shorter = |text: &mut Vec<u8>| text.truncate(text.len() - 1);
+    let other_layout = |text: &mut Vec<u8>| text[0] = 1;
+    let (memory, seat, terms) = (1, 2, 3);
+    let no_terms = |text: &mut Vec<u8>| text.truncate(40);
+    type Change = fn(&mut Vec<u8>);
+    let changes: [(usize, Change, &str); 6] = [
+        (memory, shorter, "a memory or seat is not one"),
+        (memory, other_layout, "a memory or seat is not one"),
+        (seat, shorter, "a memory or seat is not one"),
+        (seat, other_layout, "a memory or seat is not one"),
+        (terms, shorter, "the texts in terms are shorter than they say"),
+        (terms, no_terms, "data string too short"),
+    ];
+    for (text, change, error) in changes {
+        let mut changed = whole.clone();
+        change(&mut changed[text]);
+        match driver.refusal_of(TIME + 2, (name, changed)) {
+            Some(message) if message.contains(error) => {}
+            other => return Err(format!("text {text} was to be refused with {error}: {other:?}")),
         }
     }
     if driver.stored() == before { Ok(()) } else { Err("a request was refused and wrote something".to_owned()) }
@@ -129,6 +143,22 @@ fn another_layout(driver: &mut Driver) -> Checked {
     let by_force = Request::Break { token: TIME, force: true };
     let theirs = [acquire("a.3"), renew("a.1"), release("a.1"), leave(&["a.2"]), heartbeat("a", &["a.2"])];
     theirs.into_iter().chain([inspect, by_force]).try_for_each(|request| refused(driver, &request, "OTHERLAYOUT"))
+}
+
+// Requests are longer than the scripts know, and so is the state.
+fn later_additions(driver: &mut Driver) -> Checked {
+    queue(driver, &["a.1"])?;
+    driver.edit("redis.call('HSET', KEYS[1], '', redis.call('HGET', KEYS[1], '') .. 'more')");
+    let queued = driver.run(TIME + 1, 100, &acquire("b.1"))?.answer;
+    let (name, mut longer) = encode(&with("b.1", TERMS, queued.memory(), queued.seat("seat")));
+    longer[1..4].iter_mut().for_each(|text| text.extend(b"more"));
+    expect("the refusal is", driver.refusal_of(TIME + 2, (name, longer.clone())), None)?;
+    let after = driver.run(TIME + 3, 100, &release("a.1"))?.found.lock;
+    expect("the holder is", after.lease.as_ref().map(|(id, _)| id.as_str()), Some("b.1"))?;
+    let fields = driver.stored().0;
+    let field = |name: &str| fields.get(&Some(name.as_bytes().to_vec())).cloned().flatten().unwrap_or_default();
+    expect("the entry is kept as it came", field("b.1"), longer[3].clone())?;
+    expect("the state is kept longer", field("").ends_with(b"b.1more"), true)
 }
 
 fn a_queue_of_another_type(driver: &mut Driver) -> Checked {
@@ -172,7 +202,7 @@ fn found_over(driver: &mut Driver) -> Checked {
     for (older, left, broken, word) in cases {
         driver.flush_all();
         let granted = driver.run(TIME, 100, &acquire("a.1"))?.answer;
-        let (memory, seat) = (granted.memory(), granted.seat("holder_seat"));
+        let (memory, seat) = (granted.memory(), granted.seat("own_seat"));
         if broken {
             driver.run(TIME, 100, &Request::Break { token: seat.token, force: false })?;
         }
@@ -186,7 +216,7 @@ fn found_over(driver: &mut Driver) -> Checked {
     // After another script has ended it, it does not come back.
     driver.flush_all();
     let granted = driver.run(TIME, 100, &acquire("a.1"))?.answer;
-    let (memory, seat) = (granted.memory(), granted.seat("holder_seat"));
+    let (memory, seat) = (granted.memory(), granted.seat("own_seat"));
     driver.run(TIME + 2 * MINUTE, 100, &release("b.1"))?;
     let renewal = Request::Renew { id: "a.1".to_owned(), seat, left: 1, terms: TERMS, memory };
     expect("it was", driver.run(TIME + 2 * MINUTE, 100, &renewal)?.answer.word.as_str(), "lost")
@@ -201,7 +231,7 @@ fn found_over_in_a_recovery(driver: &mut Driver) -> Checked {
     let granted = driver.run(TIME + 1, 100, &acquire("b.1"))?.answer;
     driver.run(TIME + 2, 100, &with("a.2", SLOW, memory, Seat::default()))?;
     driver.run(TIME + 3, 100, &leave(&["a.2"]))?;
-    let (memory, seat, left) = (granted.memory(), granted.seat("holder_seat"), 5);
+    let (memory, seat, left) = (granted.memory(), granted.seat("own_seat"), 5);
     let renewal = Request::Renew { id: "b.1".to_owned(), seat, left, terms: TERMS, memory };
     let found = driver.run(TIME + 2 * MINUTE, 100, &renewal)?.found.lock;
     expect("the lease ends", found.lease.map(|(_, end)| end), Some(TIME + 2 * MINUTE + left))
@@ -210,7 +240,7 @@ fn found_over_in_a_recovery(driver: &mut Driver) -> Checked {
 fn a_broken_lease_is_released(driver: &mut Driver) -> Checked {
     driver.flush_all();
     let granted = driver.run(TIME, 100, &with("a.1", LONG, Memory::default(), Seat::default()))?.answer;
-    let (id, memory, seat) = ("a.1".to_owned(), granted.memory(), granted.seat("holder_seat"));
+    let (id, memory, seat) = ("a.1".to_owned(), granted.memory(), granted.seat("own_seat"));
     driver.flush_all();
     let renewal = Request::Renew { id: id.clone(), seat, left: LONG.lease, terms: LONG, memory };
     let memory = driver.run(TIME + 1, 100, &renewal)?.answer.memory();
@@ -246,7 +276,7 @@ fn a_cut_lease_ends(driver: &mut Driver) -> Checked {
             driver.run(TIME + MINUTE, 100, &acquire("d.1"))?;
             Request::Break { token: 0, force: true }
         } else {
-            let (memory, seat) = (granted.memory(), granted.seat("holder_seat"));
+            let (memory, seat) = (granted.memory(), granted.seat("own_seat"));
             Request::Renew { id: "b.1".to_owned(), seat, left: 1, terms: TERMS, memory }
         };
         let holder = driver.run(TIME + 2 * MINUTE, 100, &last)?.found.lock.lease.map(|(id, _)| id);
@@ -273,7 +303,7 @@ fn two_of_one_token(driver: &mut Driver) -> Checked {
     driver.flush_all();
     driver.run(TIME, 100, &acquire("b.1"))?;
     driver.run(TIME + 2, 100, &with("c.1", TERMS, memory, Seat::default()))?;
-    let (memory, seat) = (granted.memory(), granted.seat("holder_seat"));
+    let (memory, seat) = (granted.memory(), granted.seat("own_seat"));
     let renewal = Request::Renew { id: "a.1".to_owned(), seat, left: 5, terms: TERMS, memory };
     expect("it was", driver.run(TIME + 3, 100, &renewal)?.answer.word.as_str(), "lost")
 }
@@ -283,7 +313,7 @@ fn a_later_seat(driver: &mut Driver) -> Checked {
     let queued = driver.run(TIME + 1, 100, &acquire("b.1"))?.answer;
     let seat = driver.run(TIME + 2, 100, &acquire("c.1"))?.answer.seat("seat");
     let again = driver.run(TIME + 3, 100, &with("b.1", TERMS, queued.memory(), seat))?.answer;
-    expect("the ticket is", again.number("ticket"), queued.number("ticket"))
+    expect("the place is", again.seat("seat"), queued.seat("seat"))
 }
 
 fn a_memory_is_kept(driver: &mut Driver) -> Checked {

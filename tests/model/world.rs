@@ -274,7 +274,7 @@ impl<'a> World<'a> {
         })?;
 
         for (channel, message) in outcome.messages.iter().filter(|(_, message)| pushes && message.word == "grant") {
-            let to = self.clients.iter_mut().filter(|client| channel == &format!("to:{}", client.name));
+            let to = self.clients.iter_mut().filter(|client| channel == &format!("fairlock:client:{}", client.name));
             to.for_each(|client| client.pushed(self.now, message));
         }
         Ok(outcome)

@@ -160,7 +160,8 @@ impl<'a> Lock<'a> {
             // The message has it; the last stamp is the token of the grant.
             let number = |name| reply.field(name).expect("every reply names it").number() as f64;
             let numbers = ["epoch", "stamp", "stamp"].map(|name| number(name).to_le_bytes()).concat();
-            known.put_bytes("seat", &[&[2][..], &numbers].concat());
+            let memory = reply.field("memory").expect("every reply has one").bytes();
+            known.put_bytes("seat", &[&memory[..1], &numbers].concat());
         }
         match verb {
             Verb::Enqueue => self.queue.extend(self.idle.pop()),

@@ -144,7 +144,8 @@ pub(crate) enum Effect {
         slot: Slot,
         request: RequestId,
         call: Request,
-        channel: Arc<str>,
+        /// Of the channel of its hand-offs; empty outside of a cluster.
+        hash_tag: Arc<str>,
         asking: bool,
     },
     Subscribe {

@@ -239,6 +239,11 @@ impl Routes {
         self.effects.push(Effect::LogRecord(note));
     }
 
+    /// The channel of hand-offs that are not those of a single slot.
+    fn channel(&self) -> Arc<str> {
+        channel_of(&self.prefix, "", &self.client)
+    }
+
     /// At once, then after 10 ms, doubled up to 640 ms, half of it random, but never more than a quarter of the
     /// patience of the waiting locks: a pause that outlasts a session or a lease loses it, although the server was
     /// reachable meanwhile.
@@ -248,9 +253,10 @@ impl Routes {
     }
 }
 
-/// The channel of a client's hand-offs, where it is not that of a single slot.
-pub(super) fn channel_of(prefix: &str, client: &ClientId) -> Arc<str> {
-    format!("{prefix}:client:{client}").into()
+/// The channel of a client's hand-offs: in a cluster that of one slot, by the name of a lock of it.
+fn channel_of(prefix: &str, hash_tag: &str, client: &ClientId) -> Arc<str> {
+    let tag = if hash_tag.is_empty() { String::new() } else { format!("{{{hash_tag}}}:") };
+    format!("{prefix}:{tag}client:{client}").into()
 }
 
 /// Longer after each failure: the network may be slow and the server alive.

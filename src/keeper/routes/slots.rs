@@ -14,8 +14,9 @@ use crate::server::{CallOutcome, Node, Slot};
 /// The way of one slot's locks to their server.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Route {
-    /// The channel of its hand-offs.
+    /// The channel of its hand-offs, and the hash tag in it: empty outside of a cluster.
     pub(super) channel: Arc<str>,
+    hash_tag: Arc<str>,
     /// The server that it leads to, open or not.
     pub(super) peer: Option<Peer>,
     /// The connection over which it is open.
@@ -67,18 +68,11 @@ impl Routes {
         if self.routes.contains_key(&slot) {
             return;
         }
-        let (prefix, client) = (&self.prefix, &self.client);
-        // The braces make it a channel of the slot, and tell the scripts so.
-        let channel: Arc<str> =
-            if self.is_cluster() { format!("{prefix}:{{{name}}}:client:{client}").into() } else { self.channel() };
+        let hash_tag: Arc<str> = if self.is_cluster() { name.into() } else { "".into() };
+        let channel = super::channel_of(&self.prefix, &hash_tag, &self.client);
         self.slots.insert(channel.clone(), slot);
-        self.routes.insert(slot, Route { channel, ..Route::default() });
+        self.routes.insert(slot, Route { channel, hash_tag, ..Route::default() });
         self.open(now, slot);
-    }
-
-    /// The channel of hand-offs that are not those of a single slot.
-    pub(super) fn channel(&self) -> Arc<str> {
-        super::channel_of(&self.prefix, &self.client)
     }
 
     /// How soon the locks of a slot need an answer.
@@ -105,8 +99,8 @@ impl Routes {
         let Some(route) = self.routes.get_mut(&slot) else { return };
         let Some(connection) = route.connection else { return };
         route.awaited += 1;
-        let channel = route.channel.clone();
-        self.effects.push(Effect::Write { connection, slot, request, call, channel, asking: false });
+        let hash_tag = route.hash_tag.clone();
+        self.effects.push(Effect::Write { connection, slot, request, call, hash_tag, asking: false });
     }
 
     /// The machine of this slot reports that the server does not answer.
@@ -180,8 +174,8 @@ impl Routes {
         let Some(route) = self.routes.get_mut(&slot) else { return };
         if let Some(connection) = self.links.get(&to).and_then(|link| link.up()).map(|up| up.connection) {
             route.asking.push((connection, request));
-            let channel = route.channel.clone();
-            self.effects.push(Effect::Write { connection, slot, request, call, channel, asking: true });
+            let hash_tag = route.hash_tag.clone();
+            self.effects.push(Effect::Write { connection, slot, request, call, hash_tag, asking: true });
         } else {
             let patience = self.patience_of(slot);
             self.connect(now, &to, patience);

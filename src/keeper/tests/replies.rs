@@ -136,7 +136,7 @@ impl Answer {
             (Verb::Leave, Word::Left) => Verdict::Leave,
             (Verb::Inspect, Word::State) => {
                 let (holder, queue) = (self.held.clone(), self.page.clone());
-                Verdict::Inspect(Inspected { grants: 0, token: None, holder, queue })
+                Verdict::Inspect(Inspected { epoch: None, grants: 0, token: None, holder, queue })
             }
             (Verb::Break, Word::Told) => Verdict::Break(BreakOutcome::Told { remaining: self.left }),
             (Verb::Break, Word::Ended) => Verdict::Break(BreakOutcome::Ended),

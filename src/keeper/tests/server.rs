@@ -8,9 +8,10 @@ use super::losses::{Basis, Past};
 use super::model::{self, Lock, Memory, Request, Seat, Terms};
 use crate::keeper::machine::RequestId;
 use crate::protocol::{
-    self, AcquireRequest, BreakRequest, HeartbeatRequest, HistoryRequest, InspectRequest, LeaveRequest, LockKeys,
-    Plain, Push, Refusal, ReleaseRequest, RenewRequest, Ticket, Token, WireId,
+    self, AcquireRequest, BreakRequest, HeartbeatRequest, HistoryRequest, InspectRequest, LeaveRequest, LockKeys, Push,
+    Refusal, ReleaseRequest, RenewRequest, Ticket, Token, WireId,
 };
+use crate::testing::calls;
 
 /// What the server's clock shows when a world begins, in µs: no small number, and below 2^53.
 pub(super) const EPOCH_US: u64 = 1 << 50;
@@ -127,8 +128,9 @@ impl Server {
         let pushes = messages
             .into_iter()
             .map(|(channel, message)| {
-                let client = channel.strip_prefix("to:").expect("a client's channel").to_owned();
-                (client, Push::read(&plain(message)).expect("a push that the client understands"))
+                let (_, client) = channel.rsplit_once(':').expect("a client's channel");
+                let push = Push::parse(&calls::message(&message));
+                (client.to_owned(), push.expect("a push that the client understands"))
             })
             .collect();
         let brought = match call {
@@ -141,7 +143,8 @@ impl Server {
         let renews = matches!(call, protocol::Request::Renew(RenewRequest { .. }));
         let words = Words::of(call);
         // As it comes over the wire, read by the real parser.
-        let reply = protocol::Reply::parse(call.verb(), &plain(answer)).expect("a reply that the client understands");
+        let reply = protocol::Reply::unpack(call.verb(), &calls::reply(&answer));
+        let reply = reply.expect("a reply that the client understands");
         Executed { lock, before, brought, renews, words, reply, pushes }
     }
 
@@ -168,24 +171,13 @@ fn text(id: &WireId) -> String {
     id.as_str().to_owned()
 }
 
-/// The numbers in a text that the server of a world gave.
-fn numbers<const N: usize>(text: &[u8]) -> [u64; N] {
-    let (words, _) = text.as_chunks();
-    std::array::from_fn(|index| words.get(index).map_or(0, |word| u64::from_le_bytes(*word)))
-}
-
-/// The text for these numbers, which the model writes one after the other.
-fn packed(numbers: &str) -> Vec<u8> {
-    numbers.split_whitespace().flat_map(|number| number.parse::<u64>().expect("a number").to_le_bytes()).collect()
-}
-
 fn memory(text: protocol::Memory) -> Memory {
-    let [epoch, stamp, token, longest, pace] = numbers(text.as_bytes());
+    let [epoch, stamp, token, longest, pace] = calls::unsealed(text.as_bytes()).expect("a memory of the model");
     Memory { epoch, stamp, token, longest, pace }
 }
 
 fn place(text: protocol::Seat) -> Seat {
-    let [epoch, ticket, token] = numbers(text.as_bytes());
+    let [epoch, ticket, token] = calls::unsealed(text.as_bytes()).expect("a seat of the model");
     Seat { epoch, ticket, token }
 }
 
@@ -232,19 +224,4 @@ fn request_of(call: &protocol::Request) -> Request {
             Request::History { switch, count: count as usize }
         }
     }
-}
-
-fn plain(answer: model::Answer) -> Plain {
-    let bulk = |text: String| Plain::Text(text);
-    let mut items = vec![bulk(answer.word)];
-    for (name, value) in answer.fields {
-        let is_text = ["memory", "seat", "holder_seat"].contains(&name.as_str());
-        let value = if is_text { Plain::Bytes(packed(&value)) } else { bulk(value) };
-        items.extend([bulk(name), value]);
-    }
-    for (name, rows) in answer.lists {
-        let row = |row: Vec<String>| Plain::List(row.into_iter().map(bulk).collect());
-        items.extend([bulk(name), Plain::List(rows.into_iter().map(row).collect())]);
-    }
-    Plain::List(items)
 }

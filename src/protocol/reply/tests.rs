@@ -1,77 +1,118 @@
 //! Replies are read as a whole or refused.
 
+use rmpv::Value as Pack;
+
 use super::super::memory::Memory;
 use super::super::request::{AcquireRequest, RenewRequest, every_request};
 use super::super::stamps::{Epoch, Stamp};
 use super::*;
 use crate::history::{EndedAs, PastGrant};
 
-fn bulk(text: &str) -> Plain {
-    Plain::Text(text.into())
+/// A reply, in the pieces of which it is made. Each value is another, so that none can stand in the place of another.
+#[derive(Clone)]
+struct Pieces {
+    word: &'static str,
+    flags: u8,
+    /// Position, waiting, what is left of lease and recovery, how long the memory is kept.
+    numbers: [f64; 5],
+    memory: Vec<u8>,
+    /// Leases and places: flags, id, seat.
+    own: Vec<(u8, &'static str, Vec<u8>)>,
+    for_people: Vec<u8>,
 }
 
-/// Each value is another, so that none can stand in the place of another.
-fn every_field() -> Vec<(&'static str, Plain)> {
-    let row = |id: &str, alive: &str| {
-        Plain::List(vec![bulk(id), Plain::Int(31), bulk("l"), bulk("o"), bulk("32"), bulk(alive)])
-    };
-    let texts = [
-        ("epoch", "11"),
-        ("stamp", "12"),
-        ("memory", "memory"),
-        ("keep_us", "28"),
-        ("waiting", "14"),
-        ("lease_left_us", "15"),
-        ("recover_left_us", "16"),
-        ("holder", "c.17"),
-        ("holder_token", "18"),
-        ("holder_ticket", "34"),
-        ("holder_seat", "own"),
-        ("again", "1"),
-        ("holder_claim", "1"),
-        ("left_us", "19"),
-        ("ticket", "21"),
-        ("seat", "place"),
-        ("rank", "22"),
-        ("held_id", "c.23"),
-        ("held_token", "24"),
-        ("held_label", "twenty-five"),
-        ("held_owner", "twenty-six"),
-        ("held_us", "27"),
-        ("held_claim", "1"),
-        ("held_broken", "1"),
-        ("grants", "41"),
-        ("token", "13"),
-        ("recorded", "1"),
+fn sealed(numbers: &[f64]) -> Vec<u8> {
+    let packed = numbers.iter().flat_map(|number| number.to_le_bytes());
+    [3].into_iter().chain(packed).chain(*b"more").collect()
+}
+
+fn pieces(word: &'static str) -> Pieces {
+    let (memory, lease) = (sealed(&[11.0, 12.0, 13.0]), sealed(&[11.0, 34.0, 18.0]));
+    let own = vec![(1, "c.17", lease), (0, "c.20", sealed(&[11.0, 21.0, 0.0]))];
+    Pieces { word, flags: 1, numbers: [23.0, 14.0, 15.0, 16.0, 28.0], memory, own, for_people: people(every_field()) }
+}
+
+impl Pieces {
+    fn packed(&self) -> Vec<u8> {
+        let short = |text: &[u8]| [&[u8::try_from(text.len()).unwrap()], text].concat();
+        let mut packed = short(self.word.as_bytes());
+        packed.push(self.flags);
+        self.numbers.iter().for_each(|number| packed.extend(number.to_le_bytes()));
+        packed.extend(short(&self.memory));
+        packed.push(self.own.len().try_into().unwrap());
+        for (flags, id, seat) in &self.own {
+            packed.push(*flags);
+            packed.extend(u16::try_from(id.len()).unwrap().to_le_bytes());
+            packed.extend([id.as_bytes(), &short(seat)].concat());
+        }
+        packed.extend(u32::try_from(self.for_people.len()).unwrap().to_le_bytes());
+        packed.extend(&self.for_people);
+        packed
+    }
+
+    fn read(&self, verb: Verb) -> Option<Reply> {
+        Reply::unpack(verb, &self.packed())
+    }
+}
+
+fn people(fields: Vec<(&str, Pack)>) -> Vec<u8> {
+    let items = fields.into_iter().flat_map(|(name, value)| [name.into(), value]).collect();
+    packed(&Pack::Array(items))
+}
+
+fn packed(value: &Pack) -> Vec<u8> {
+    let mut packed = Vec::new();
+    rmpv::encode::write_value(&mut packed, value).unwrap();
+    packed
+}
+
+fn every_field() -> Vec<(&'static str, Pack)> {
+    let row =
+        |id: &str, alive: u8| Pack::Array(vec![id.into(), 31.into(), "l".into(), "o".into(), 32.into(), alive.into()]);
+    let grant = vec![
+        "c.35".into(),
+        36.into(),
+        "thirty-seven".into(),
+        "thirty-eight".into(),
+        39.into(),
+        40.into(),
+        "broken".into(),
     ];
-    let page = ("page", Plain::List(vec![row("c.30", "1"), row("c.33", "0")]));
-    let grant = ["c.35", "36", "thirty-seven", "thirty-eight", "39", "40", "broken"].map(bulk);
-    let past = ("past", Plain::List(vec![Plain::List(grant.into())]));
-    texts.into_iter().map(|(name, value)| (name, bulk(value))).chain([page, past]).collect()
+    vec![
+        ("left_us", 19.into()),
+        ("held_id", "c.23".into()),
+        ("held_token", 24.into()),
+        ("held_label", "twenty-five".into()),
+        ("held_owner", "twenty-six".into()),
+        ("held_us", 27.into()),
+        ("held_claim", 1.into()),
+        ("held_broken", 1.into()),
+        ("epoch", 42.into()),
+        ("grants", 41.into()),
+        ("token", 43.into()),
+        ("recorded", 1.into()),
+        ("page", Pack::Array(vec![row("c.30", 1), row("c.33", 0)])),
+        ("past", Pack::Array(vec![Pack::Array(grant)])),
+    ]
 }
 
-fn seat(text: &str) -> Seat {
-    Seat::new(text.as_bytes()).unwrap()
-}
-
-fn reply(word: &str, fields: Vec<(&str, Plain)>) -> Plain {
-    Plain::List([bulk(word)].into_iter().chain(fields.into_iter().flat_map(|(name, it)| [bulk(name), it])).collect())
-}
-
-fn verdict(verb: Verb, word: &str) -> Verdict {
-    Reply::parse(verb, &reply(word, every_field())).unwrap().verdict
+fn verdict(verb: Verb, word: &'static str) -> Verdict {
+    pieces(word).read(verb).unwrap().verdict
 }
 
 #[test]
 fn every_field_of_a_reply_arrives_where_it_belongs() {
     let us = Duration::from_micros;
-    let common = Reply::parse(Verb::Leave, &reply("left", every_field())).unwrap().common;
+    let common = pieces("left").read(Verb::Leave).unwrap().common;
     let token = |number| Token::new(number).unwrap();
     let ticket = |number| Ticket::new(number).unwrap();
     let id = WireId::parse("c.17").unwrap();
-    let own = Some(OwnLease { id, token: token(18), ticket: ticket(34), seat: seat("own"), claim: true });
+    let seat = |numbers: &[f64]| Seat::new(&sealed(numbers)).unwrap();
+    let lease = seat(&[11.0, 34.0, 18.0]);
+    let own = Some(OwnLease { id, token: token(18), ticket: ticket(34), seat: lease, claim: true });
     let (lease_left, recover_left, keep, waiting, again) = (us(15), us(16), us(28), 14, true);
-    let known = Knowledge::new(Memory::new(b"memory").unwrap(), Epoch::new(11), Stamp::new(12));
+    let memory = Memory::new(&sealed(&[11.0, 12.0, 13.0])).unwrap();
+    let known = Knowledge::new(memory, Epoch::new(11), Stamp::new(12));
     let expected = Common { known, keep, waiting, lease_left, recover_left, own, again };
     assert_eq!(common, expected);
     assert_eq!(common.recovering_for(), Some(us(16)));
@@ -96,7 +137,7 @@ fn every_field_of_a_reply_arrives_where_it_belongs() {
     };
     let acquire = |word| verdict(Verb::Acquire, word);
     assert_eq!(acquire("granted"), Verdict::Acquire(AcquireVerdict::Granted));
-    let queued_at = AcquireVerdict::Queued { ticket: ticket(21), seat: seat("place"), rank: 22 };
+    let queued_at = AcquireVerdict::Queued { ticket: ticket(21), seat: seat(&[11.0, 21.0, 0.0]), rank: 22 };
     assert_eq!(acquire("queued"), Verdict::Acquire(queued_at));
     assert_eq!(acquire("busy"), Verdict::Acquire(AcquireVerdict::Busy(Some(Box::new(held.clone())))));
     let alive = HeartbeatVerdict::Alive { rank: Some(22) };
@@ -104,7 +145,8 @@ fn every_field_of_a_reply_arrives_where_it_belongs() {
     assert_eq!(verdict(Verb::Renew, "renewed"), Verdict::Renew(RenewVerdict::Renewed));
     assert_eq!(verdict(Verb::Break, "told"), Verdict::Break(BreakOutcome::Told { remaining: us(19) }));
     let queue = vec![queued("c.30", true), queued("c.33", false)];
-    let state = Inspected { grants: 41, token: Some(token(13)), holder: Some(Box::new(held)), queue };
+    let (epoch, token) = (Epoch::new(42), Some(token(43)));
+    let state = Inspected { epoch, grants: 41, token, holder: Some(Box::new(held)), queue };
     assert_eq!(verdict(Verb::Inspect, "state"), Verdict::Inspect(state));
     let grants = vec![PastGrant {
         id: "c.35".into(),
@@ -120,12 +162,11 @@ fn every_field_of_a_reply_arrives_where_it_belongs() {
 
 #[test]
 fn a_past_grant_tells_how_it_ended() {
-    let ended = |how| {
-        let grant = ["c.35", "36", "l", "o", "39", "40", how].map(bulk);
-        let mut fields = every_field();
-        fields.retain(|(name, _)| *name != "past");
-        fields.push(("past", Plain::List(vec![Plain::List(grant.into())])));
-        let Verdict::History(history) = Reply::parse(Verb::History, &reply("history", fields))?.verdict else {
+    let ended = |how: &str| {
+        let grant = vec!["c.35".into(), 36.into(), "l".into(), "o".into(), 39.into(), 40.into(), how.into()];
+        let for_people = people(vec![("recorded", 1.into()), ("past", Pack::Array(vec![Pack::Array(grant)]))]);
+        let Verdict::History(history) = (Pieces { for_people, ..pieces("history") }).read(Verb::History)?.verdict
+        else {
             return None;
         };
         Some(history.grants.into_iter().next()?.ended)
@@ -139,7 +180,7 @@ fn a_past_grant_tells_how_it_ended() {
 
 /// As MessagePack has them, text of the scripts is a string or binary.
 #[test]
-fn values_of_messages_are_texts_numbers_or_lists() {
+fn values_for_people_are_texts_numbers_or_lists() {
     let text = rmpv::ValueRef::String("released".into());
     assert_eq!((text.bytes(), text.int()), (Some(&b"released"[..]), None));
     assert_eq!(rmpv::ValueRef::Binary(b"x").bytes(), Some(&b"x"[..]));
@@ -147,37 +188,50 @@ fn values_of_messages_are_texts_numbers_or_lists() {
 }
 
 #[test]
-fn a_reply_is_read_as_a_whole_or_refused() {
-    let always = "epoch stamp waiting lease_left_us recover_left_us holder_token holder_ticket holder_seat";
-    let of_clients = ["memory", "keep_us"];
+fn a_reply_lacks_nothing_that_its_word_promises() {
+    let (lease, place) = ("the lease", "the place");
     for (verb, word, needed) in [
-        (Verb::Acquire, "granted", "holder"),
-        (Verb::Acquire, "queued", "ticket seat rank"),
-        (Verb::Acquire, "busy", "held_token held_label held_owner held_us"),
-        (Verb::Acquire, "disbelieved", ""),
-        (Verb::Heartbeat, "alive", ""),
-        (Verb::Heartbeat, "unknown", ""),
-        (Verb::Renew, "renewed", "holder"),
-        (Verb::Renew, "broken", ""),
-        (Verb::Renew, "lost", ""),
-        (Verb::Release, "released", ""),
-        (Verb::Release, "expired", ""),
-        (Verb::Release, "left", ""),
-        (Verb::Release, "unknown", ""),
-        (Verb::Leave, "left", ""),
-        (Verb::Inspect, "state", "held_token held_label held_owner held_us grants token page"),
-        (Verb::Break, "told", "left_us"),
-        (Verb::Break, "ended", ""),
-        (Verb::Break, "unknown", ""),
-        (Verb::History, "history", "recorded past"),
+        (Verb::Acquire, "granted", vec![lease]),
+        (Verb::Acquire, "queued", vec![place, "the position"]),
+        (Verb::Acquire, "busy", vec!["held_token", "held_label", "held_owner", "held_us"]),
+        (Verb::Acquire, "disbelieved", vec![]),
+        (Verb::Heartbeat, "alive", vec![]),
+        (Verb::Heartbeat, "unknown", vec![]),
+        (Verb::Renew, "renewed", vec![lease]),
+        (Verb::Renew, "broken", vec![]),
+        (Verb::Renew, "lost", vec![]),
+        (Verb::Release, "released", vec![]),
+        (Verb::Release, "expired", vec![]),
+        (Verb::Release, "left", vec![]),
+        (Verb::Release, "unknown", vec![]),
+        (Verb::Leave, "left", vec![]),
+        (
+            Verb::Inspect,
+            "state",
+            vec!["held_token", "held_label", "held_owner", "held_us", "epoch", "grants", "token", "page"],
+        ),
+        (Verb::Break, "told", vec!["left_us"]),
+        (Verb::Break, "ended", vec![]),
+        (Verb::Break, "unknown", vec![]),
+        (Verb::History, "history", vec!["recorded", "past"]),
     ] {
-        let needed: Vec<&str> = always.split(' ').chain(needed.split_whitespace()).collect();
-        for (name, _) in every_field() {
-            let mut fields = every_field();
-            fields.retain(|(other, _)| *other != name);
-            let read = Reply::parse(verb, &reply(word, fields));
-            let is_needed = needed.contains(&name) || !verb.is_operators() && of_clients.contains(&name);
-            assert_eq!(read.is_none(), is_needed, "{verb:?} {word} without {name}");
+        let whole = pieces(word);
+        let [mut no_lease, mut no_place, mut no_position] = [(); 3].map(|()| whole.clone());
+        no_lease.own.remove(0);
+        no_place.own.remove(1);
+        no_position.numbers[0] = 0.0;
+        let without = |name: &'static str| {
+            let fields = every_field().into_iter().filter(|(other, _)| *other != name).collect();
+            (name, Pieces { for_people: people(fields), ..whole.clone() })
+        };
+        let fields = every_field().into_iter().map(|(name, _)| without(name));
+        let others = [(lease, no_lease), (place, no_place), ("the position", no_position)];
+        for (name, less) in fields.chain(others) {
+            assert_eq!(less.read(verb).is_none(), needed.contains(&name), "{verb:?} {word} without {name}");
+        }
+        let packed = whole.packed();
+        for length in 0..packed.len() {
+            assert_eq!(Reply::unpack(verb, &packed[..length]), None, "{verb:?} {word} cut at {length}");
         }
     }
 }
@@ -187,75 +241,96 @@ fn a_word_belongs_to_its_verbs() {
     let words: Vec<&str> = Verb::ALL.iter().flat_map(|verb| verb.words()).chain(&["gift", ""]).copied().collect();
     for verb in Verb::ALL {
         for word in &words {
-            let read = Reply::parse(verb, &reply(word, every_field()));
+            let read = pieces(word).read(verb);
             assert_eq!(read.is_some(), verb.words().contains(word), "{verb:?} {word:?}");
         }
     }
 }
 
 #[test]
-fn a_strange_field_is_passed_over_and_a_strange_value_is_not() {
-    let with = |name: &'static str, value| {
-        let mut fields = every_field();
-        fields.retain(|(other, _)| *other != name);
-        fields.push((name, value));
-        Reply::parse(Verb::Acquire, &reply("granted", fields))
+fn what_a_later_version_adds_is_passed_over() {
+    let usual = pieces("granted").read(Verb::Acquire);
+    assert!(usual.is_some());
+    // The seats and the memory have more than this version knows, too.
+    let mut more = [&pieces("granted").packed()[..], b"more"].concat();
+    assert_eq!(Reply::unpack(Verb::Acquire, &more), usual);
+    let flags = "granted".len() + 1;
+    more[flags] |= 0b1111_1110;
+    assert_eq!(Reply::unpack(Verb::Acquire, &more), usual, "other flags");
+    more[flags] = 0b1111_1110;
+    assert!(!Reply::unpack(Verb::Acquire, &more).unwrap().common.again);
+
+    let mut fields = every_field();
+    fields.push(("new", "x".into()));
+    let for_people = [&people(fields)[..], b"more"].concat();
+    assert_eq!((Pieces { for_people, ..pieces("granted") }).read(Verb::Acquire), usual);
+}
+
+#[test]
+fn a_value_that_cannot_be_refuses_the_whole_reply() {
+    let reads = |change: &dyn Fn(&mut Pieces)| {
+        let mut changed = pieces("granted");
+        change(&mut changed);
+        changed.read(Verb::Acquire).is_some()
     };
-    assert!(with("new", bulk("x")).is_some());
-    assert!(with("left_us", bulk("1500000")).is_some());
-    for number in ["-1", "x", "", "9007199254740993"] {
-        assert!(with("left_us", bulk(number)).is_none(), "{number:?}");
-    }
-    for (name, value) in [("holder_token", "0"), ("holder_ticket", "0"), ("holder", "c17")] {
-        assert!(with(name, bulk(value)).is_none(), "{name} {value}");
-    }
-    let too_long = Plain::Bytes(vec![1; 80]);
-    for name in ["memory", "seat", "holder_seat"] {
-        assert!(with(name, too_long.clone()).is_none() && with(name, Plain::Int(1)).is_none(), "{name}");
-        assert!(with(name, Plain::Bytes(vec![0xff])).is_some(), "{name} is any bytes");
-    }
-    assert!(with("page", Plain::List(vec![Plain::List(vec![])])).is_none());
-    for flag in ["again", "holder_claim", "held_claim", "held_broken", "recorded"] {
-        for (value, is_read) in [("0", true), ("1", true), ("2", false), ("yes", false), ("", false)] {
-            assert_eq!(with(flag, bulk(value)).is_some(), is_read, "{flag} {value:?}");
+    for number in [-1.0, 0.5, f64::NAN, f64::INFINITY, 9_007_199_254_740_994.0] {
+        for at in 0..5 {
+            assert!(!reads(&|pieces| pieces.numbers[at] = number), "{number} at {at}");
         }
     }
-    assert!(!with("again", bulk("0")).unwrap().common.again);
-
+    let of_people = |name: &str, value: Pack| {
+        reads(&|pieces| {
+            let mut fields = every_field();
+            fields.retain(|(other, _)| *other != name);
+            fields.push((name, value.clone()));
+            pieces.for_people = people(fields);
+        })
+    };
+    assert!(of_people("left_us", "1500000".into()));
+    for number in ["-1", "x", "", "9007199254740993"] {
+        assert!(!of_people("left_us", number.into()), "{number:?}");
+    }
+    assert!(!of_people("page", Pack::Array(vec![Pack::Array(vec![])])));
+    for flag in ["held_claim", "held_broken", "recorded"] {
+        for (value, is_read) in [("0", true), ("1", true), ("2", false), ("yes", false), ("", false)] {
+            assert_eq!(of_people(flag, value.into()), is_read, "{flag} {value:?}");
+        }
+    }
+    for id in ["c17", "", "c.\u{e9}"] {
+        assert!(!reads(&|pieces| pieces.own[0].1 = id), "{id:?}");
+    }
+    // Version and epoch alone; no ticket; more than a client keeps.
+    for seat in [vec![], vec![3; 9], sealed(&[11.0, 0.0, 18.0]), vec![0; 80]] {
+        assert!(!reads(&|pieces| pieces.own[0].2.clone_from(&seat)), "{seat:?}");
+        assert!(!reads(&|pieces| pieces.own[1].2.clone_from(&seat)), "{seat:?}");
+    }
+    for memory in [vec![3], vec![3; 9], sealed(&[0.5, 1.0]), vec![0; 80]] {
+        assert!(!reads(&|pieces| pieces.memory.clone_from(&memory)), "{memory:?}");
+    }
     // What only a part of the replies tells may be away.
-    let mut fields = every_field();
-    fields.retain(|(name, _)| !name.starts_with("held_") && !name.starts_with("holder") && *name != "again");
-    let Reply { common, verdict } = Reply::parse(Verb::Acquire, &reply("busy", fields)).unwrap();
-    assert!(!common.again && common.own.is_none());
+    let (memory, own, for_people) = Default::default();
+    let Reply { common, verdict } =
+        (Pieces { flags: 0, memory, own, for_people, ..pieces("busy") }).read(Verb::Acquire).unwrap();
+    assert!(!common.again && common.own.is_none() && common.known.is_strangers());
     assert_eq!(verdict, Verdict::Acquire(AcquireVerdict::Busy(None)));
 
-    let Plain::List(mut odd) = reply("granted", every_field()) else { unreachable!() };
-    odd.push(bulk("again"));
-    assert!(Reply::parse(Verb::Acquire, &Plain::List(odd)).is_none());
-    assert!(Reply::parse(Verb::Acquire, &Plain::List(vec![])).is_none());
-    assert!(Reply::parse(Verb::Acquire, &Plain::Nil).is_none());
+    let mut odd: Vec<Pack> = every_field().into_iter().flat_map(|(name, value)| [name.into(), value]).collect();
+    odd.push("again".into());
+    for wrong in [Pack::Array(odd), Pack::Nil, 7.into()] {
+        assert!(!reads(&|pieces| pieces.for_people = packed(&wrong)), "{wrong}");
+    }
 }
 
 #[test]
 fn grant_or_renewal_of_another_lease_is_no_reply() {
-    let packed = |word: &str| {
-        let names = ["epoch", "stamp", "waiting", "lease_left_us", "recover_left_us", "keep_us"];
-        let numbers = names.into_iter().chain(["holder_token", "holder_ticket"]).map(|name| (name, 7.into()));
-        let texts = [("memory", ""), ("holder", "c.1"), ("holder_seat", "own")].map(|(name, text)| (name, text.into()));
-        let fields = numbers.chain(texts).flat_map(|(name, value)| [rmpv::Value::Binary(name.into()), value]);
-        let mut packed = Vec::new();
-        let items = [rmpv::Value::Binary(word.into())].into_iter().chain(fields).collect();
-        rmpv::encode::write_value(&mut packed, &rmpv::Value::Array(items)).unwrap();
-        packed
-    };
     let [acquire, renew] = [Verb::Acquire, Verb::Renew].map(|verb| every_request().swap_remove(verb as usize));
-    let of_another = |call: &Request| match call.clone() {
-        Request::Acquire(call) => Request::Acquire(AcquireRequest { id: WireId::parse("c.2").unwrap(), ..call }),
-        Request::Renew(call) => Request::Renew(RenewRequest { id: WireId::parse("c.2").unwrap(), ..call }),
+    let of = |id: &str, call: &Request| match call.clone() {
+        Request::Acquire(call) => Request::Acquire(AcquireRequest { id: WireId::parse(id).unwrap(), ..call }),
+        Request::Renew(call) => Request::Renew(RenewRequest { id: WireId::parse(id).unwrap(), ..call }),
         other => other,
     };
     for (call, word) in [(acquire, "granted"), (renew, "renewed")] {
-        assert!(Reply::to(&call, &packed(word)).is_ok(), "{word}");
-        assert_eq!(Reply::to(&of_another(&call), &packed(word)), Err(Misfit::OutOfStep), "{word}");
+        assert!(Reply::to(&of("c.17", &call), &pieces(word).packed()).is_ok(), "{word}");
+        assert_eq!(Reply::to(&of("c.2", &call), &pieces(word).packed()), Err(Misfit::OutOfStep), "{word}");
     }
 }

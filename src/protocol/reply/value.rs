@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use rmpv::ValueRef;
 
+use crate::protocol::packed::MOST;
+
 /// A value of a reply, independent of the wire.
 pub(crate) trait Value: Sized {
     fn bytes(&self) -> Option<&[u8]>;
@@ -40,10 +42,7 @@ pub(super) fn text(value: &impl Value) -> Option<String> {
     Some(String::from_utf8_lossy(value.bytes()?).into_owned())
 }
 
-/// Scripts count in Lua, where whole numbers are exact up to here. A higher number is no number of theirs.
-const MOST: u64 = 1 << 53;
-
-pub(in crate::protocol) fn number(value: &impl Value) -> Option<u64> {
+pub(super) fn number(value: &impl Value) -> Option<u64> {
     let number = match value.int() {
         Some(number) => u64::try_from(number).ok(),
         None => std::str::from_utf8(value.bytes()?).ok()?.parse().ok(),
@@ -62,34 +61,4 @@ pub(super) fn flag(value: &impl Value) -> Option<bool> {
 
 pub(super) fn span(value: &impl Value) -> Option<Duration> {
     number(value).map(Duration::from_micros)
-}
-
-/// A reply made up by tests.
-#[cfg(test)]
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Plain {
-    Text(String),
-    Bytes(Vec<u8>),
-    Int(i64),
-    List(Vec<Plain>),
-    Nil,
-}
-
-#[cfg(test)]
-impl Value for Plain {
-    fn bytes(&self) -> Option<&[u8]> {
-        match self {
-            Plain::Text(text) => Some(text.as_bytes()),
-            Plain::Bytes(bytes) => Some(bytes),
-            _ => None,
-        }
-    }
-
-    fn int(&self) -> Option<i64> {
-        if let Plain::Int(number) = self { Some(*number) } else { None }
-    }
-
-    fn list(&self) -> Option<&[Self]> {
-        if let Plain::List(items) = self { Some(items) } else { None }
-    }
 }

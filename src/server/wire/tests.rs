@@ -6,28 +6,20 @@ use super::*;
 
 mod out_of_step;
 
-const CHANNEL: &str = "fairlock:client:c";
+/// Outside of a cluster.
+const NO_TAG: &str = "";
 /// The reply to a `leave`.
-static LEFT: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let names =
-        ["epoch", "stamp", "waiting", "lease_left_us", "recover_left_us", "keep_us"].map(|name| (name, 0.into()));
-    packed("left", names.into_iter().chain([("memory", "".into())]))
-});
+static LEFT: LazyLock<Vec<u8>> = LazyLock::new(|| bulk(&[b"\x04left", &[0; 47][..]].concat()));
 /// A message that is published to this client.
 static PUSH: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let texts = [("id", "c.7"), ("lock", "fairlock:{x}:lock"), ("secret", "secret"), ("memory", ""), ("seat", "")];
-    let numbers = ["epoch", "stamp", "token", "ticket"].map(|name| (name, 12.into()));
-    let message = packed("grant", texts.map(|(name, text)| (name, text.into())).into_iter().chain(numbers));
-    [b">3\r\n$7\r\nmessage\r\n$17\r\nfairlock:client:c\r\n", &message[..]].concat()
+    let seat = [&[25, 3], [12_f64; 3].map(f64::to_le_bytes).as_flattened()].concat();
+    let message = [b"\x05grant", &[0; 9][..], &seat, b"\x03\0c.7\x06secret\x11\0fairlock:{x}:lock"].concat();
+    [b">3\r\n$7\r\nmessage\r\n$17\r\nfairlock:client:c\r\n", &bulk(&message)[..]].concat()
 });
 
-/// A word with names and values as a script packs them, as a bulk string.
-fn packed(word: &str, fields: impl Iterator<Item = (&'static str, rmpv::Value)>) -> Vec<u8> {
-    let fields = fields.flat_map(|(name, value)| [rmpv::Value::Binary(name.into()), value]);
-    let items = [rmpv::Value::Binary(word.into())].into_iter().chain(fields).collect();
-    let mut packed = Vec::new();
-    rmpv::encode::write_value(&mut packed, &rmpv::Value::Array(items)).unwrap();
-    [format!("${}\r\n", packed.len()).as_bytes(), &packed, b"\r\n"].concat()
+/// A bulk string.
+fn bulk(text: &[u8]) -> Vec<u8> {
+    [format!("${}\r\n", text.len()).as_bytes(), text, b"\r\n"].concat()
 }
 
 /// A connection, and the server's end of it.
@@ -89,9 +81,9 @@ fn confirmed(kind: &str, channel: &str) -> String {
 fn a_new_login_has_its_place_between_requests() {
     for (answer, is_due_again) in [("+OK", false), ("-WRONGPASS no", true)] {
         let (mut wire, mut theirs) = pair();
-        wire.send(1, leave(), &CHANNEL.into(), false);
+        wire.send(1, leave(), &NO_TAG.into(), false);
         wire.log_in(&Credentials::new("u", "p").expires_in(Duration::from_secs(100)));
-        wire.send(2, leave(), &CHANNEL.into(), false);
+        wire.send(2, leave(), &NO_TAG.into(), false);
         let due = wire.login_due;
         assert!(due.is_some() && wire.flush() == Ok(true));
         assert!(arrived(&mut theirs).contains("$4\r\nAUTH\r\n$1\r\nu\r\n$1\r\np\r\n"));
@@ -110,9 +102,9 @@ fn each_reply_finds_its_request_wherever_the_bytes_are_cut() {
     let answers = [push, &LEFT, unasked, push, confirmed, push, unasked, &LEFT, push].concat();
     for cut in 0..answers.len() {
         let (mut wire, mut theirs) = pair();
-        wire.send(1, leave(), &CHANNEL.into(), false);
+        wire.send(1, leave(), &NO_TAG.into(), false);
         wire.subscribe(&"s".into(), true);
-        wire.send(2, leave(), &CHANNEL.into(), false);
+        wire.send(2, leave(), &NO_TAG.into(), false);
         assert_eq!(wire.flush(), Ok(true));
         let mut heard = Vec::new();
         for piece in [&answers[..cut], &answers[cut..]] {
@@ -137,7 +129,7 @@ fn each_reply_finds_its_request_wherever_the_bytes_are_cut() {
 }
 
 #[test]
-fn a_request_names_the_script_the_keys_and_the_channel() {
+fn a_request_names_the_script_and_the_keys() {
     let (mut wire, mut theirs) = pair();
     assert!(!wire.wants_write());
     wire.send(
@@ -147,7 +139,7 @@ fn a_request_names_the_script_the_keys_and_the_channel() {
             after: protocol::Ticket::new(7),
             count: 10,
         }),
-        &CHANNEL.into(),
+        &NO_TAG.into(),
         false,
     );
     assert!(wire.wants_write());
@@ -160,8 +152,8 @@ fn a_request_names_the_script_the_keys_and_the_channel() {
 #[test]
 fn a_script_that_the_server_forgot_is_sent_whole() {
     let (mut wire, mut theirs) = pair();
-    wire.send(1, leave(), &CHANNEL.into(), false);
-    wire.send(2, leave(), &CHANNEL.into(), true);
+    wire.send(1, leave(), &NO_TAG.into(), false);
+    wire.send(2, leave(), &NO_TAG.into(), true);
     assert_eq!(wire.flush(), Ok(true));
     assert!(arrived(&mut theirs).contains("$6\r\nASKING\r\n*7\r\n$7\r\nEVALSHA\r\n"));
     theirs.write_all(b"-NOSCRIPT No matching script.\r\n+OK\r\n-NOSCRIPT No matching script.\r\n").unwrap();
@@ -193,7 +185,7 @@ fn errors_are_told_apart() {
         ("!8\r\nERR what\r\n", "Permanent(\"ERR what\")"),
     ];
     for (tag, (line, _)) in (1..).zip(errors) {
-        wire.send(tag, leave(), &CHANNEL.into(), false);
+        wire.send(tag, leave(), &NO_TAG.into(), false);
         theirs.write_all(line.as_bytes()).unwrap();
     }
     assert_eq!(wire.flush(), Ok(true));
@@ -205,7 +197,7 @@ fn errors_are_told_apart() {
 fn a_subscription_that_is_refused_is_told_in_its_turn() {
     let (mut wire, mut theirs) = pair();
     wire.subscribe(&"a".into(), true);
-    wire.send(1, leave(), &CHANNEL.into(), false);
+    wire.send(1, leave(), &NO_TAG.into(), false);
     wire.subscribe(&"b".into(), false);
     assert_eq!(wire.flush(), Ok(true));
     let out = arrived(&mut theirs);
@@ -283,7 +275,7 @@ fn requests_that_do_not_fit_into_the_socket_are_sent_later() {
 #[test]
 fn replies_before_the_end_of_a_connection_are_told() {
     let (mut wire, mut theirs) = pair();
-    wire.send(1, leave(), &CHANNEL.into(), false);
+    wire.send(1, leave(), &NO_TAG.into(), false);
     assert_eq!(wire.flush(), Ok(true));
     theirs.write_all(&[&**LEFT, &PUSH[..], b"$7\r\nunf"].concat()).unwrap();
     drop(theirs);
@@ -293,7 +285,7 @@ fn replies_before_the_end_of_a_connection_are_told() {
     assert_eq!(heard, ["1: Leave", "push c.7"]);
     // A socket that was closed with unread requests in it is reset.
     assert!(cause.contains("closed the connection") || cause.contains("reset"), "{cause}");
-    wire.send(2, leave(), &CHANNEL.into(), false);
+    wire.send(2, leave(), &NO_TAG.into(), false);
     assert!(wire.flush().is_err());
 }
 
@@ -306,7 +298,7 @@ fn last_words_that_come_with_the_end_are_told() {
     let filler = room - words.len() - "+\r\n".len();
     words.extend(format!("+{}\r\n", "x".repeat(filler)).bytes());
     assert_eq!(words.len(), room);
-    wire.send(1, leave(), &CHANNEL.into(), false);
+    wire.send(1, leave(), &NO_TAG.into(), false);
     theirs.write_all(&words).unwrap();
     drop(theirs);
     let (said, end) = said(&mut wire);
@@ -334,7 +326,7 @@ fn a_flood_does_not_hold_up_the_loop() {
 fn memory_of_a_burst_of_requests_is_given_back() {
     const BURST: usize = 20_000;
     let (mut wire, mut theirs) = pair();
-    (0..BURST as u64).for_each(|tag| wire.send(tag, leave(), &CHANNEL.into(), false));
+    (0..BURST as u64).for_each(|tag| wire.send(tag, leave(), &NO_TAG.into(), false));
     assert_eq!(wire.unanswered(), BURST);
     let mut said = Vec::new();
     for _ in 0..BURST / 100 {

@@ -40,6 +40,13 @@ impl Answer {
     }
 }
 
+/// Where the client of this id hears of the lock with this first key.
+pub fn channel(lock: &str, id: &str, hash_tag: &str) -> String {
+    let prefix = lock.split('{').next().unwrap_or_default();
+    let tag = if hash_tag.is_empty() { String::new() } else { format!("{{{hash_tag}}}:") };
+    format!("{prefix}{tag}client:{}", client_of(id))
+}
+
 /// A channel, and what is published there, in the form of an answer.
 pub type Message = (String, Answer);
 
@@ -57,9 +64,6 @@ impl Turn {
     /// What a client is told to remember. `pace` is the heartbeat interval of its own.
     fn memory(&self, pace: u64) -> String {
         let State { epoch, stamp, token, longest, recover_pace, .. } = self.lock.state;
-        if epoch == 0 {
-            return String::new();
-        }
         written(&Memory { epoch, stamp, token, longest, pace: self.lock.state.pace.max(recover_pace).max(pace) })
     }
 
@@ -72,8 +76,6 @@ impl Turn {
         let Lock { state, lease, queue, .. } = &self.lock;
         let lease_end = lease.as_ref().map_or(0, |(_, end)| *end);
         let mut answer = Answer { word: word.to_owned(), ..Answer::default() };
-        answer.put("epoch", state.epoch);
-        answer.put("stamp", state.stamp);
         answer.put("waiting", queue.len());
         answer.put("lease_left_us", lease_end.saturating_sub(self.now));
         answer.put("recover_left_us", state.recover_until.saturating_sub(self.now));
@@ -81,21 +83,21 @@ impl Turn {
         if self.again {
             answer.put("again", 1);
         }
+        answer.put("keep_us", state.longest.min(HOUR * 5 / 6));
         if client.is_empty() {
             return answer;
         }
-        answer.put("memory", self.memory(self.own_pace));
-        answer.put("keep_us", state.longest.min(HOUR * 5 / 6));
+        if state.epoch > 0 {
+            answer.put("memory", self.memory(self.own_pace));
+        }
         if let Some((id, _, held)) = self.lock.held()
             && client_of(&id) == client
             && !held.cut
         {
-            answer.put("holder", id);
-            answer.put("holder_token", held.token);
-            answer.put("holder_ticket", held.ticket);
-            answer.put("holder_seat", self.seat(held.ticket, held.token));
+            answer.put("own_id", id);
+            answer.put("own_seat", self.seat(held.ticket, held.token));
             if held.claim {
-                answer.put("holder_claim", 1);
+                answer.put("own_claim", 1);
             }
         }
         answer
@@ -124,17 +126,13 @@ impl Turn {
     pub(super) fn messages(&self, queue: &str) -> Vec<Message> {
         let message = |(word, id, entry, left): &(&str, String, Entry, u64)| {
             let mut message = Answer { word: (*word).to_owned(), ..Answer::default() };
-            message.put("epoch", self.lock.state.epoch);
-            message.put("stamp", self.lock.state.stamp);
             message.put("id", id);
             message.put("lock", queue);
             message.put("secret", &entry.secret);
-            message.put("token", entry.token);
-            message.put("ticket", entry.ticket);
             message.put("left_us", left);
             message.put("seat", self.seat(entry.ticket, entry.token));
             message.put("memory", self.memory(0));
-            (entry.channel.clone(), message)
+            (channel(queue, id, &entry.hash_tag), message)
         };
         self.told.iter().map(message).collect()
     }

@@ -20,7 +20,7 @@ mod verbs;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use answer::{Answer, Message};
+pub use answer::{Answer, Message, channel};
 pub use request::*;
 
 pub const DAY: u64 = 86_400_000_000;
@@ -68,7 +68,8 @@ impl History {
 pub struct Entry {
     pub lease: u64,
     pub liveness: u64,
-    pub channel: String,
+    /// Of its client's channel; empty outside of a cluster.
+    pub hash_tag: String,
     /// The secret, which messages to it repeat.
     pub secret: String,
     pub label: String,

@@ -169,6 +169,6 @@ pub fn client_of(id: &str) -> &str {
 
 /// What callers of this id tell about themselves in the tests of this crate; they can be told apart by it.
 pub fn about(id: &str) -> Entry {
-    let (channel, label) = (format!("to:{}", client_of(id)), format!("job {id}"));
-    Entry { channel, secret: format!("secret-of-{id}"), label, owner: id.to_uppercase(), ..Entry::default() }
+    let (secret, label, owner) = (format!("secret-of-{id}"), format!("job {id}"), id.to_uppercase());
+    Entry { secret, label, owner, ..Entry::default() }
 }

@@ -97,7 +97,8 @@ impl Turn {
         Some(match self.lock.held() {
             Some((holder, ..)) if holder == id => self.answer("granted", client, &[]),
             _ if wait => {
-                let mut answer = self.answer("queued", client, &[("ticket", place), ("rank", self.rank(id)?)]);
+                let mut answer = self.answer("queued", client, &[("rank", self.rank(id)?)]);
+                answer.put("place_id", id);
                 answer.put("seat", self.seat(place, 0));
                 answer
             }
@@ -253,6 +254,7 @@ impl Turn {
     fn inspect(&mut self, after: u64, count: usize) -> Option<Answer> {
         let mut answer = self.answer("state", "", &[]);
         answer.fields.insert("waiting".into(), self.lock.state.waiting.to_string());
+        answer.put("epoch", self.lock.state.epoch);
         answer.put("grants", self.lock.state.grants);
         answer.put("token", self.lock.state.token);
         self.tell_held(&mut answer);

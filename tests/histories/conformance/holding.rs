@@ -7,12 +7,12 @@ use std::{
 
 use super::{complaint::Verdict, judge::Judge, ledger::NO_WORD, message::Value};
 
-const GRANTED: &str = "the fencing token is `holder_token`";
-const TAKEN: &str = "`holder` is the ID, without `holder_claim`: the lock is granted";
+const GRANTED: &str = "the fencing token is `own_token`";
+const TAKEN: &str = "`own_id` is the ID, without `own_claim`: the lock is granted";
 const RENEWS: &str =
     "**Renew** whenever a third of LEASE has passed since the last request that was answered with the lease";
 pub const RELEASES: &str =
-    "**Release**: `release CLIENT.N SEAT MEMORY` until it is answered or the deadline has passed.";
+    "**Release**: `release CLIENT.N MEMORY SEAT` until it is answered or the deadline has passed.";
 const RELEASED: &str = "`released` says that the lease lasted until then, and so does `unknown` to a request that was \
                         repeated.";
 const LOST: &str = "`lost` or `broken`: the lease is lost.";
@@ -46,7 +46,7 @@ pub fn took(judge: &mut Judge<'_>, waiter: &str, id: &str) -> Verdict {
 pub fn released(judge: &mut Judge<'_>, waiter: &str) -> Verdict {
     judge.tell(&format!("release {waiter}"));
     let asked = judge.request("release", RELEASES)?;
-    judge.must(!asked.args[1].is_empty(), RELEASES, || "its first release has no seat".into())?;
+    judge.must(!asked.args[2].is_empty(), RELEASES, || "its first release has no seat".into())?;
     judge.plain(&asked, "released");
     judge.says("released", waiter, RELEASED).map(drop)
 }
@@ -55,7 +55,7 @@ pub fn a_free_lock(judge: &mut Judge<'_>) -> Verdict {
     const BY_TEXT: &str = "After an error that begins with `NOSCRIPT`, send `EVAL TEXT 2 …`";
     judge.tell("try a");
     let asked = judge.request("acquire", "It tries, renews and releases")?;
-    judge.must(asked.text(1) == "0", "`0` only to try", || format!("the `room` of a try is {}", asked.text(1)))?;
+    judge.must(asked.text(7) == "0", "`0` only to try", || format!("the `room` of a try is {}", asked.text(7)))?;
     judge.refuse(&asked, NOSCRIPT);
     let asked = judge.request("acquire", BY_TEXT)?;
     judge.grants(&asked, "granted", &asked.text(0), SOON_RENEWED, false);
@@ -71,7 +71,7 @@ pub fn a_free_lock(judge: &mut Judge<'_>) -> Verdict {
     judge.grants(&renewal, "renewed", &asked.text(0), WHOLE, false);
     judge.tell("release a");
     let release = judge.request("release", RELEASES)?;
-    judge.must(!release.args[1].is_empty(), RELEASES, || "its first release has no seat".into())?;
+    judge.must(!release.args[2].is_empty(), RELEASES, || "its first release has no seat".into())?;
     judge.ignore(release);
     let release = judge.request("release", RELEASES)?;
     judge.keep = Duration::from_millis(100);
@@ -83,7 +83,7 @@ pub fn a_free_lock(judge: &mut Judge<'_>) -> Verdict {
     let forgets = "`keep_us` after the last answered request was sent, a client without a lease or a \
                    place empties its memory.";
     let asked = judge.request("acquire", "with a new N each time")?;
-    judge.must(asked.args[11].is_empty(), forgets, || "it sends a memory after that".into())?;
+    judge.must(asked.args[1].is_empty(), forgets, || "it sends a memory after that".into())?;
     judge.plain(&asked, "busy");
     judge.says("busy", "b", "`busy`: somebody else has the lock or waits for it.").map(drop)
 }
@@ -117,7 +117,7 @@ pub fn answers_that_are_none(judge: &mut Judge<'_>) -> Verdict {
     sleep(Duration::from_millis(50));
     judge.cut(&renewal);
     let again = judge.request("renew", REPEATS)?;
-    let [before, left] = [&renewal, &again].map(|renewal| renewal.text(3).parse().unwrap_or(u64::MAX));
+    let [before, left] = [&renewal, &again].map(|renewal| renewal.text(13).parse().unwrap_or(u64::MAX));
     judge.must(left < before, ITSELF, || format!("`left_us` was {before} in the request that broke, and is {left}"))?;
     judge.answer(&again, NO_WORD, WHOLE, Vec::new());
     let renewal = judge.request("renew", REFUSED)?;

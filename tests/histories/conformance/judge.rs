@@ -17,7 +17,7 @@ use testkit::{Child, RedisServer, SOON};
 use super::{
     complaint::{Complaint, Verdict, must},
     ledger::{Ledger, Terms},
-    message::{Value, listed, opaque, pack, shown},
+    message::{Value, listed, message, reply, sealed, shown},
     referee::{Asked, Heard, Scripts, listen},
 };
 
@@ -217,7 +217,7 @@ impl<'a> Judge<'a> {
         self.with_exchange::<()>(must(false, "", || what.to_owned())).unwrap_err()
     }
 
-    // The answers. What opaque texts contain is nobody's business, so they are random here, and never valid UTF-8.
+    // The answers. Behind the numbers that clients read, memories and seats are random here, and never valid UTF-8.
 
     pub fn answer(&mut self, asked: &Asked, word: &str, left: Duration, values: Vec<(&str, Value)>) {
         let frame = self.packed(asked, word, left, values);
@@ -227,29 +227,26 @@ impl<'a> Judge<'a> {
     /// What an answer brings. It counts as told from now on, although its client may read it later.
     pub fn packed(&mut self, asked: &Asked, word: &str, left: Duration, mut values: Vec<(&str, Value)>) -> Vec<u8> {
         self.stamp += 1;
-        let memory = opaque();
+        let memory = sealed(&[self.epoch, self.stamp]);
         let again = values.iter().any(|(name, _)| *name == "again");
         let micros = |span: Duration| Value::Number(span.as_micros() as u64);
         values.extend([
-            ("epoch", Value::Number(self.epoch)),
-            ("stamp", Value::Number(self.stamp)),
             ("memory", Value::Text(memory.clone())),
             ("keep_us", micros(self.keep)),
             ("waiting", Value::Number(1)),
             ("lease_left_us", micros(left)),
             ("recover_left_us", Value::Number(0)),
-            ("a_value_of_later", Value::Text(b"which clients ignore".to_vec())),
         ]);
         self.ledger.remember(asked, word, memory);
         self.ledger.answered(asked, word, again);
         self.exchange.push(format!("client ← {word} {}", listed(&values)));
-        let packed = pack(word, &values);
+        let packed = reply(word, &values);
         [format!("${}\r\n", packed.len()).as_bytes(), &packed, b"\r\n"].concat()
     }
 
     /// A word and nothing that it promises.
     pub fn answer_lacks_all(&mut self, asked: &Asked, word: &str) {
-        let packed = pack(word, &[]);
+        let packed = [&[u8::try_from(word.len()).unwrap()], word.as_bytes()].concat();
         self.ledger.answered(asked, word, false);
         self.exchange.push(format!("client ← {word} (and nothing else)"));
         asked.frame([format!("${}\r\n", packed.len()).as_bytes(), &packed, b"\r\n"].concat());
@@ -262,32 +259,30 @@ impl<'a> Judge<'a> {
 
     /// In the queue, first.
     pub fn queued(&mut self, asked: &Asked) {
-        let seat = self.seat(&asked.text(0), Some(asked.connection));
         let ticket = self.ticket(&asked.text(0));
-        let values = [("seat", Value::Text(seat)), ("ticket", Value::Number(ticket)), ("rank", Value::Number(0))];
+        let seat = self.seat(&asked.text(0), Some(asked.connection), ticket, 0);
+        let id = Value::Text(asked.args[0].clone());
+        let values = [("place_id", id), ("seat", Value::Text(seat)), ("position", Value::Number(1))];
         self.answer(asked, "queued", ANOTHERS, values.into());
     }
 
     pub fn alive(&mut self, asked: &Asked) {
-        self.answer(asked, "alive", ANOTHERS, vec![("rank", Value::Number(0))]);
+        self.answer(asked, "alive", ANOTHERS, vec![("position", Value::Number(1))]);
     }
 
     /// An answer that says that this acquire holds the lock for so long.
     pub fn grants(&mut self, asked: &Asked, word: &str, id: &str, left: Duration, claim: bool) {
-        let (seat, ticket) = (self.seat(id, Some(asked.connection)), self.ticket(id));
+        let ticket = self.ticket(id);
         self.ledger.lease(id, asked, left);
         self.stamp += 1;
         let stamp = self.stamp;
         let acquire = self.ledger.acquires.entry(id.to_owned()).or_default();
         acquire.token = if acquire.token == 0 { stamp } else { acquire.token };
         acquire.holds = !claim;
-        let mut values = vec![
-            ("holder", Value::Text(id.as_bytes().to_vec())),
-            ("holder_token", Value::Number(acquire.token)),
-            ("holder_ticket", Value::Number(ticket)),
-            ("holder_seat", Value::Text(seat)),
-        ];
-        values.extend(claim.then_some(("holder_claim", Value::Number(1))));
+        let token = acquire.token;
+        let seat = self.seat(id, Some(asked.connection), ticket, token);
+        let mut values = vec![("own_id", Value::Text(id.as_bytes().to_vec())), ("own_seat", Value::Text(seat))];
+        values.extend(claim.then_some(("own_claim", Value::Number(1))));
         self.answer(asked, word, left, values);
     }
 
@@ -300,26 +295,26 @@ impl<'a> Judge<'a> {
     /// Publishes that this acquire is granted the lock, or that its lease is broken. `change` forges it. How many heard
     /// it.
     pub fn publish(&mut self, kind: &str, id: &str, channel: &str, change: Option<(&str, &str)>) -> u64 {
-        let (seat, ticket) = if change.is_none() { (self.seat(id, None), self.ticket(id)) } else { (opaque(), 1) };
-        if change.is_some() {
-            self.ledger.forged.insert(seat.clone());
-        }
+        let ticket = if change.is_none() { self.ticket(id) } else { 1 };
         self.stamp += 1;
         let (secret, token) = (self.ledger.acquires[id].secret.clone(), self.ledger.acquires[id].token);
         let token = if kind == "break" { token } else { self.stamp };
-        let memory = opaque();
+        let seat = match change {
+            None => self.seat(id, None, ticket, token),
+            Some(_) => sealed(&[self.epoch, ticket, token]),
+        };
+        if change.is_some() {
+            self.ledger.forged.insert(seat.clone());
+        }
+        let memory = sealed(&[self.epoch, self.stamp]);
         let text = |text: &str| Value::Text(text.as_bytes().to_vec());
         let mut values = vec![
             ("id", text(id)),
             ("lock", text(&self.ledger.terms.keys()[0])),
             ("secret", Value::Text(secret)),
-            ("token", Value::Number(token)),
-            ("ticket", Value::Number(ticket)),
             ("left_us", Value::Number(3_000_000)),
             ("seat", Value::Text(seat)),
             ("memory", Value::Text(memory.clone())),
-            ("epoch", Value::Number(self.epoch)),
-            ("stamp", Value::Number(self.stamp)),
         ];
         if let Some((name, forged)) = change {
             values.iter_mut().filter(|(its, _)| *its == name).for_each(|value| value.1 = text(forged));
@@ -327,7 +322,7 @@ impl<'a> Judge<'a> {
             self.ledger.published(id, token, memory);
         }
         self.exchange.push(format!("push   ← {kind} {}", listed(&values)));
-        cmd("PUBLISH").arg(channel).arg(pack(kind, &values)).query(&mut self.server.raw()).unwrap()
+        cmd("PUBLISH").arg(channel).arg(message(kind, &values)).query(&mut self.server.raw()).unwrap()
     }
 
     /// What the state of its acquire asks for.
@@ -350,8 +345,8 @@ impl<'a> Judge<'a> {
         }
     }
 
-    fn seat(&mut self, id: &str, connection: Option<usize>) -> Vec<u8> {
-        let seat = opaque();
+    fn seat(&mut self, id: &str, connection: Option<usize>, ticket: u64, token: u64) -> Vec<u8> {
+        let seat = sealed(&[self.epoch, ticket, token]);
         self.ledger.seat(id, connection, seat.clone());
         seat
     }

@@ -14,11 +14,11 @@ pub const MEMORY: &str = "keeps the text `memory` of the last reply about that l
 /// Of a message.
 pub const BELIEVED: &str = "A client believes a push only if the ID is its own, `lock` is the key of that ID's lock, and \
                             `secret` is that of the acquire.";
-pub const SEAT: &str = "`seat`, or `holder_seat` where `holder` is the ID, replaces the seat.";
+pub const SEAT: &str = "`seat`, or `own_seat` where `own_id` is the ID, replaces the seat.";
 const OVER: &str = "After `release` or `leave` no other request of that ID follows";
 pub const ENDS: &str = "a client ends the old connection at the server before it asks anything again";
 const ONCE: &str = "N a decimal number (below 2^64) that this CLIENT never uses again";
-const NUMBER: &str = "A number is written in decimal digits without a sign, fraction or exponent, and is at most 2^53.";
+const NUMBER: &str = "A number is whole, from 0 to 2^53";
 const SECRET: &str = "at least 120 random bits as text, new for each acquire; empty without a subscription";
 
 /// The most characters of a secret or a client id that 120 bits need.
@@ -102,6 +102,11 @@ impl Ledger {
         Ledger { terms, acquires, memories, secrets, forged, unknown, unanswered }
     }
 
+    /// Where the client of this id hears messages.
+    pub fn channel(&self, id: &str) -> String {
+        format!("{}:client:{}", self.terms.prefix, id.split('.').next().unwrap_or_default())
+    }
+
     /// What the answer to this request tells its client to remember.
     pub fn remember(&mut self, asked: &Asked, word: &str, memory: Vec<u8>) {
         // A client need not read what such an answer brings.
@@ -178,7 +183,7 @@ impl Ledger {
         }
         let counts = match &*asked.verb {
             "acquire" => 13..=13,
-            "renew" => 10..=10,
+            "renew" => 14..=14,
             "release" => 3..=3,
             "heartbeat" => 6..=21,
             "leave" => 2..=101,
@@ -207,46 +212,46 @@ impl Ledger {
         must(long, random, || format!("the client id is {client:?}"))?;
         must(number.parse::<u64>().is_ok(), ONCE, || format!("the id is {id:?}"))?;
         let (can_wait, full) = (self.terms.can("waits"), self.terms.can("full"));
-        let rule = if can_wait { "All its requests carry `as_claim` 1" } else { "acquire CLIENT.N 0 1 LEASE LEASE 0" };
-        must(asked.text(2) == "1" || (full && asked.text(2) == "0"), rule, || "`as_claim` is not 1".into())?;
+        let rule = if can_wait { "All its requests carry `as_claim` 1" } else { "`room` 0, `as_claim` 1" };
+        must(asked.text(8) == "1" || (full && asked.text(8) == "0"), rule, || "`as_claim` is not 1".into())?;
         let may_be_late = |&(&connection, of): &(&usize, &String)| connection != asked.connection && of == client;
-        let late = self.unanswered.iter().find(may_be_late).filter(|_| asked.text(2) == "0");
+        let late = self.unanswered.iter().find(may_be_late).filter(|_| asked.text(8) == "0");
         must(late.is_none(), ENDS, || {
             format!("`as_claim` is 0, and it did not send CLIENT KILL ID {}", late.unwrap().0)
         })?;
-        self.spans(asked, 3, "lease_us")?;
-        self.channel(asked, 7, client)?;
-        let secret = &asked.args[8];
+        self.spans(asked, true)?;
+        self.tag(asked)?;
+        let secret = &asked.args[9];
         let hidden = secret.len() >= RANDOM || (secret.is_empty() && !self.terms.can("pushes"));
-        must(hidden, SECRET, || format!("the secret is {:?}", asked.text(8)))?;
-        let seat = &asked.args[12];
+        must(hidden, SECRET, || format!("the secret is {:?}", asked.text(9)))?;
+        let seat = &asked.args[2];
         if let Some(before) = self.acquires.get(&id) {
             must(!before.over, ONCE, || format!("{id} is used again"))?;
-            let same = before.room == asked.text(1);
+            let same = before.room == asked.text(7);
             must(same, "The same in every `acquire` of this ID", || "`room` has changed".into())?;
             must(before.secret == *secret, SECRET, || "the secret of an acquire has changed".into())?;
             self.seat_of(asked, &id, seat)?;
         } else {
             let newcomer = "the seat of this acquire, as last told; empty for a newcomer and for a try";
             must(seat.is_empty(), newcomer, || format!("the first acquire of {id} has a seat"))?;
-            let room = ["0", UNBOUNDED].contains(&&*asked.text(1));
-            must(room, "`0` only to try", || format!("`room` is {}", asked.text(1)))?;
+            let room = ["0", UNBOUNDED].contains(&&*asked.text(7));
+            must(room, "`0` only to try", || format!("`room` is {}", asked.text(7)))?;
             must(secret.is_empty() || self.secrets.insert(secret.clone()), SECRET, || "a secret is used again".into())?;
-            let acquire = Acquire { room: asked.text(1), secret: secret.clone(), ..Acquire::default() };
+            let acquire = Acquire { room: asked.text(7), secret: secret.clone(), ..Acquire::default() };
             self.acquires.insert(id.clone(), acquire);
         }
-        self.memory(asked, 11, &[id])
+        self.memory(asked, 1, &[id])
     }
 
     fn heartbeat(&self, asked: &Asked) -> Verdict {
-        self.spans(asked, 1, "liveness_us")?;
+        self.spans(asked, false)?;
         let ids: Vec<String> = (5..asked.args.len()).map(|nth| asked.text(nth)).collect();
         let rule = "the IDs of waiters with a ticket, in the order of their tickets: at least one";
         let tickets: Vec<Option<u64>> = ids.iter().map(|id| self.acquires.get(id).map(|its| its.ticket)).collect();
         let queued = tickets.iter().all(|ticket| ticket.is_some_and(|ticket| ticket > 0)) && tickets.is_sorted();
         must(queued, rule, || format!("the tickets of {ids:?} are {tickets:?}"))?;
         ids.iter().try_for_each(|id| self.goes_on(id))?;
-        self.memory(asked, 4, &ids)
+        self.memory(asked, 1, &ids)
     }
 
     fn renew(&self, asked: &Asked) -> Verdict {
@@ -256,22 +261,22 @@ impl Ledger {
         must(!acquire.lost, "The client tells its caller and sends no more renewals", || {
             "it renews a lost lease".into()
         })?;
-        self.seat_of(asked, &id, &asked.args[1])?;
-        number(asked, 2, self.terms.lease, "how long the lease is to last from now on")?;
-        self.channel(asked, 5, id.split('.').next().unwrap_or_default())?;
-        must(acquire.secret == asked.args[6], "as in its acquire", || "the secret is another".into())?;
-        let left = asked.text(3).parse::<u64>().ok();
-        must(left.is_some(), NUMBER, || format!("`left_us` is {:?}", asked.text(3)))?;
+        self.seat_of(asked, &id, &asked.args[2])?;
+        number(asked, 6, self.terms.lease, "how long the lease is to last from now on")?;
+        self.tag(asked)?;
+        must(acquire.secret == asked.args[9], "as in its acquire", || "the secret is another".into())?;
+        let left = asked.text(13).parse::<u64>().ok();
+        must(left.is_some(), NUMBER, || format!("`left` is {:?}", asked.text(13)))?;
         let most = acquire.end.map_or(0, |(end, told)| end.saturating_duration_since(told).as_micros());
         let rule = "**A deadline counts from before the request was sent.**";
         let most = if acquire.holds { most } else { u128::from(self.terms.lease) };
-        must(u128::from(left.unwrap_or(0)) <= most, rule, || format!("`left_us` is {left:?}, and {most} were left"))?;
-        self.memory(asked, 9, &[id])
+        must(u128::from(left.unwrap_or(0)) <= most, rule, || format!("`left` is {left:?}, and {most} were left"))?;
+        self.memory(asked, 1, &[id])
     }
 
     fn release(&mut self, asked: &Asked) -> Verdict {
-        let (id, seat) = (asked.text(0), &asked.args[1]);
-        self.memory(asked, 2, std::slice::from_ref(&id))?;
+        let (id, seat) = (asked.text(0), &asked.args[2]);
+        self.memory(asked, 1, std::slice::from_ref(&id))?;
         let Some(acquire) = self.acquires.get(&id) else {
             let rule = "it sends `release` with that ID and an empty seat";
             return must(seat.is_empty(), rule, || "the release of an unknown lease has a seat".into());
@@ -298,24 +303,23 @@ impl Ledger {
         must(!over, OVER, || format!("{id} is over, or was never asked for"))
     }
 
-    /// From the lease or the liveness on to the interval of heartbeats.
-    fn spans(&self, asked: &Asked, at: usize, first: &str) -> Verdict {
+    /// From the liveness to the interval of heartbeats, and the lease of an acquire.
+    fn spans(&self, asked: &Asked, of_acquire: bool) -> Verdict {
         let Terms { lease, liveness, buffer, .. } = self.terms;
         // The smallest client has only a lease.
         let (liveness, buffer) = if self.terms.can("waits") { (liveness, buffer) } else { (lease, 0) };
         let all = [
-            (lease, "the lease that the holder wants"),
             (liveness, "how long the client counts as alive without a heartbeat"),
             (buffer, "what the server adds to that"),
             (liveness / 3, "the interval of the client's heartbeats: a third of the liveness, of a try too"),
+            (lease, "the lease that the holder wants"),
         ];
-        let from = usize::from(first != "lease_us");
-        all[from..].iter().zip(at..).try_for_each(|(&(span, rule), nth)| number(asked, nth, span, rule))
+        let (all, from) = if of_acquire { (&all[..], 3) } else { (&all[..3], 2) };
+        all.iter().zip(from..).try_for_each(|(&(span, rule), nth)| number(asked, nth, span, rule))
     }
 
-    fn channel(&self, asked: &Asked, nth: usize, client: &str) -> Verdict {
-        let channel = format!("{}:client:{client}", self.terms.prefix);
-        must(asked.text(nth) == channel, "`PREFIX:client:CLIENT`", || format!("the channel is {:?}", asked.text(nth)))
+    fn tag(&self, asked: &Asked) -> Verdict {
+        must(asked.args[12].is_empty(), "`tag`: empty outside of a cluster", || format!("it is {:?}", asked.text(12)))
     }
 
     /// The seat is the one that was told last, or the client may not have read that.

@@ -37,13 +37,13 @@ pub const MISTAKES: [Mistake; 30] = [
         what: "all acquires have one secret",
         scene: "no free lock",
         rule: "at least 120 random bits as text, new for each acquire",
-        changes: &[("[wire.channel, random_name(), label", "[wire.channel, wire.client, label")],
+        changes: &[("[random_name(), label", "[wire.client, label")],
     },
     Mistake {
         what: "a late acquire costs a whole lease",
         scene: "a queue",
         rule: "All its requests carry `as_claim` 1",
-        changes: &[("self.id, room, 1, *spans", "self.id, room, 0, *spans")],
+        changes: &[("lock._lease, room, 1, self", "lock._lease, room, 0, self")],
     },
     Mistake {
         what: "it does not empty the memory when it has had nothing at the lock for long",
@@ -54,10 +54,10 @@ pub const MISTAKES: [Mistake; 30] = [
     Mistake {
         what: "a renewal does not replace the seat",
         scene: "a free lock",
-        rule: "where `holder` is the ID, replaces the seat",
+        rule: "where `own_id` is the ID, replaces the seat",
         changes: &[(
-            "self._seat = reply.bytes(\"holder_seat\")",
-            "self._seat = getattr(self, \"_seat\", reply.bytes(\"holder_seat\"))",
+            "self._seat = reply.bytes(\"own_seat\")",
+            "self._seat = getattr(self, \"_seat\", reply.bytes(\"own_seat\"))",
         )],
     },
     Mistake {
@@ -120,14 +120,17 @@ pub const MISTAKES: [Mistake; 30] = [
     Mistake {
         what: "a claim is handed out as a lease",
         scene: "a queue",
-        rule: "`holder` is the ID, with `holder_claim`: confirm the claim",
-        changes: &[("if \"holder_claim\" not in reply and (lease", "if (lease")],
+        rule: "`own_id` is the ID, with `own_claim`: confirm the claim",
+        changes: &[("if \"own_claim\" not in reply and (lease", "if (lease")],
     },
     Mistake {
         what: "a waiter does not come back when the epoch has changed",
         scene: "losses of data",
         rule: "another `epoch`, no answer): ask again, with the seat",
-        changes: &[("\"rank\" in reply and reply.number(\"epoch\") == self.epoch", "\"rank\" in reply")],
+        changes: &[(
+            "reply.number(\"position\") > 0 and reply.number(\"epoch\") == self.epoch",
+            "reply.number(\"position\") > 0",
+        )],
     },
     Mistake {
         what: "its place is given back only once",
@@ -142,7 +145,7 @@ pub const MISTAKES: [Mistake; 30] = [
         what: "it believes a message without the secret",
         scene: "messages",
         rule: "A client believes a push only if the ID is its own",
-        changes: &[("\"lock\": self.lock._keys[0], \"secret\": self.about[1]}", "\"lock\": self.lock._keys[0]}")],
+        changes: &[("\"lock\": self.lock._keys[0], \"secret\": self.about[0]}", "\"lock\": self.lock._keys[0]}")],
     },
     Mistake {
         what: "a waiter empties its memory as a client does that has nothing at the lock",
@@ -169,7 +172,7 @@ pub const MISTAKES: [Mistake; 30] = [
         what: "an unknown word ends the lease",
         scene: "answers that are none",
         rule: "An unknown word, or a reply that lacks what its word promises, is a temporary refusal",
-        changes: &[("*_PROMISED[reply.word]", "*_PROMISED.get(reply.word, ())")],
+        changes: &[("_PROMISED[reply.word]", "_PROMISED.get(reply.word)")],
     },
     Mistake {
         what: "a renewal is not repeated",
@@ -184,7 +187,7 @@ pub const MISTAKES: [Mistake; 30] = [
         what: "it says that its whole lease is left",
         scene: "a free lock",
         rule: "A deadline counts from before the request was sent.",
-        changes: &[("lock._lease, max(self._end - now_us(), 0)", "lock._lease, lock._lease")],
+        changes: &[("packed(max(self._end - now_us(), 0))", "packed(lock._lease)")],
     },
     Mistake {
         what: "a lease is as long as the server says",
@@ -214,18 +217,18 @@ pub const MISTAKES: [Mistake; 30] = [
         what: "a lock that a late request has taken is not given back",
         scene: "giving up",
         rule: "it sends `release`",
-        changes: &[("if \"holder\" in reply and reply.text(\"holder\") != self.id:", "if False:")],
+        changes: &[("if \"own_id\" in reply and reply.text(\"own_id\") != self.id:", "if False:")],
     },
     Mistake {
         what: "a seat that the server disbelieves is kept",
         scene: "losses of data",
-        rule: "`seat`, or `holder_seat` where `holder` is the ID, replaces the seat.",
+        rule: "`seat`, or `own_seat` where `own_id` is the ID, replaces the seat.",
         changes: &[("self.seat, step = b\"\", self._acquire", "step = self._acquire")],
     },
     Mistake {
         what: "a waiter asks again without its seat",
         scene: "losses of data",
-        rule: "`seat`, or `holder_seat` where `holder` is the ID, replaces the seat.",
+        rule: "`seat`, or `own_seat` where `own_id` is the ID, replaces the seat.",
         changes: &[("self.seat if self.joins else b\"\",", "b\"\",")],
     },
 ];

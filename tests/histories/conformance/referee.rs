@@ -14,6 +14,7 @@ use std::{
     time::Instant,
 };
 
+use super::message::unpacked;
 use testkit::{
     RedisServer,
     resp::{Frames, is_push, words},
@@ -36,6 +37,7 @@ pub struct Request {
     /// The name of the script, or the command itself if it is none of this repository.
     pub verb: String,
     pub keys: Vec<String>,
+    /// With what is packed in them one by one.
     pub args: Vec<Vec<u8>>,
 }
 
@@ -104,11 +106,9 @@ impl Scripts {
         let runs = ["eval", "evalsha", "eval_ro", "evalsha_ro", "fcall"].contains(&&*command);
         let count = words.get(2).filter(|count| runs && *count != b"0")?;
         let name = self.names.get(&words[1]).filter(|_| count == b"2");
-        Some(Request {
-            verb: name.cloned().unwrap_or(command),
-            keys: words.iter().skip(3).take(2).map(text).collect(),
-            args: words.iter().skip(5).cloned().collect(),
-        })
+        let verb = name.cloned().unwrap_or(command);
+        let args = unpacked(&verb, words.get(5..).unwrap_or_default());
+        Some(Request { verb, keys: words.iter().skip(3).take(2).map(text).collect(), args })
     }
 }
 

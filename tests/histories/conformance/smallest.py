@@ -6,7 +6,7 @@ import sys
 import threading
 import time
 
-from fairlock_wire import SECOND, Broken, Failed, Refused, Wire, now_us
+from fairlock_wire import SECOND, Broken, Failed, Refused, Wire, now_us, packed, packed_terms
 
 EMPTY = b""
 
@@ -32,14 +32,13 @@ class Client:
     def acquire(self, waiter):
         if now_us() >= self.heard + self.keep:
             self.memory = EMPTY
-        lease, about = self.lease, [self.wire.channel, EMPTY, "smallest", EMPTY]
+        terms = packed_terms(self.lease, 0, self.lease, 0, 1, [EMPTY, "smallest", EMPTY])
         while True:
-            held = {"id": f"{self.wire.client}.{next(self.numbers)}", "about": about, "over": None}
-            spans = [lease, lease, 0, lease // 3]
-            reply = self.ask("acquire", lambda: [held["id"], 0, 1, *spans, *about, self.memory, EMPTY])
+            held = {"id": f"{self.wire.client}.{next(self.numbers)}", "terms": terms, "over": None}
+            reply = self.ask("acquire", lambda: [held["id"], self.memory, EMPTY, terms])
             if reply is None:
-                until = now_us() + lease
-                while now_us() < until and not self.ask("release", lambda: [held["id"], EMPTY, self.memory], until):
+                until = now_us() + self.lease
+                while now_us() < until and not self.ask("release", lambda: [held["id"], self.memory, EMPTY], until):
                     pass
             elif reply.word == "granted":
                 break
@@ -48,11 +47,11 @@ class Client:
         self.counts(held, reply)
         self.leases[waiter] = held
         threading.Thread(target=self.renew, args=[held]).start()
-        print("granted", waiter, reply.number("holder_token"), reply.number("holder_token"), flush=True)
+        print("granted", waiter, reply.number("own_token"), reply.number("own_token"), flush=True)
 
     def counts(self, held, reply):
         left = min(reply.number("lease_left_us"), self.lease)
-        held["seat"], held["end"] = reply.bytes("holder_seat"), reply.sent + left
+        held["seat"], held["end"] = reply.bytes("own_seat"), reply.sent + left
         held["deadline"], held["due"] = held["end"] - left // 200 - 1000, held["end"] - self.lease * 2 // 3
 
     def renew(self, held):
@@ -62,8 +61,7 @@ class Client:
                 if held["over"] or now_us() < held["due"]:
                     continue
                 reply = self.ask("renew", lambda: [
-                    held["id"], held["seat"], self.lease, max(held["end"] - now_us(), 0), self.lease, *held["about"],
-                    self.memory,
+                    held["id"], self.memory, held["seat"], held["terms"], packed(max(held["end"] - now_us(), 0)),
                 ], held["deadline"])
                 if reply and reply.word != "renewed":
                     held["over"] = "lost"
@@ -80,7 +78,7 @@ class Client:
                 seat, until = next(seats), held["deadline"]
                 if word or now_us() >= until:
                     break
-                reply = self.ask("release", lambda: [held["id"], seat, self.memory], until)
+                reply = self.ask("release", lambda: [held["id"], self.memory, seat], until)
                 word = reply and ("released" if repeated and reply.word == "unknown" else reply.word)
         print("released" if lasts and word == "released" else "lost", waiter, flush=True)
 

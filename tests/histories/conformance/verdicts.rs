@@ -34,22 +34,20 @@ impl Full {
 
     fn acquires(&mut self, connection: usize, as_claim: &str, seat: &[u8]) -> Verdict<Asked> {
         let memory = self.memory();
-        let (id, channel) = (format!("{CLIENT}.1"), format!("rep:client:{CLIENT}"));
-        let spans = ["12000000", "9000000", "1000000", "3000000"].map(str::as_bytes);
-        let [id, room, as_claim, channel] = [&id, UNBOUNDED, as_claim, &channel].map(str::as_bytes);
-        let about: [&[u8]; 5] = [channel, b"", b"", b"", &memory];
-        self.asks(connection, "acquire", &[&[id, room, as_claim], &spans[..], &about, &[seat]].concat())
+        let id = format!("{CLIENT}.1");
+        let terms = ["9000000", "1000000", "3000000", "12000000", UNBOUNDED, as_claim, "", "", "", ""];
+        self.asks(connection, "acquire", &[&[id.as_bytes(), &memory, seat], &terms.map(str::as_bytes)[..]].concat())
     }
 
     fn renews(&mut self, seat: &[u8], memory: &[u8]) -> Verdict<Asked> {
-        let (id, channel) = (format!("{CLIENT}.1"), format!("rep:client:{CLIENT}"));
-        let [id, lease, liveness, channel] = [&id, "12000000", "9000000", &channel].map(str::as_bytes);
-        self.asks(1, "renew", &[id, seat, lease, b"5000000", liveness, channel, b"", b"", b"", memory])
+        let id = format!("{CLIENT}.1");
+        let terms = ["9000000", "0", "0", "12000000", "0", "0", "", "", "", "", "5000000"];
+        self.asks(1, "renew", &[&[id.as_bytes(), memory, seat], &terms.map(str::as_bytes)[..]].concat())
     }
 
     fn releases(&mut self, seat: &[u8]) -> Verdict<Asked> {
         let (id, memory) = (format!("{CLIENT}.1"), self.memory());
-        self.asks(1, "release", &[id.as_bytes(), seat, &memory])
+        self.asks(1, "release", &[id.as_bytes(), &memory, seat])
     }
 
     /// The answer: another seat and another memory.

@@ -13,10 +13,10 @@ use super::{
     message::Value,
 };
 
-const CONFIRMED: &str = "`holder` is the ID, with `holder_claim`: confirm the claim (below).";
+const CONFIRMED: &str = "`own_id` is the ID, with `own_claim`: confirm the claim (below).";
 
-const CONFIRMS: &str = "`left_us` 0 makes a whole lease of a claim";
-const ASKS_AGAIN: &str = "Anything else (`unknown`, `lost`, `alive` without a rank, another `epoch`, no answer): ask \
+const CONFIRMS: &str = "`left` 0 makes a whole lease of a claim";
+const ASKS_AGAIN: &str = "Anything else (`unknown`, `lost`, `alive` without a position, another `epoch`, no answer): ask \
                           again, with the seat.";
 
 const AGAIN: &str = "While a reply to `release` or `leave` has `again`, the client sends it again";
@@ -30,7 +30,7 @@ pub fn a_queue(judge: &mut Judge<'_>) -> Verdict {
     judge.tell("acquire a -");
     let asked = judge.request("acquire", "**Ask**: `acquire` with `room` 2^53.")?;
     let id = asked.text(0);
-    let room = asked.text(1);
+    let room = asked.text(7);
     judge.must(room == UNBOUNDED, "**Ask**: `acquire` with `room` 2^53.", || format!("its `room` is {room}"))?;
     judge.queued(&asked);
     let beat = judge.request("heartbeat", BEATS)?;
@@ -44,11 +44,11 @@ pub fn a_queue(judge: &mut Judge<'_>) -> Verdict {
         let confirmation = judge.request("renew", CONFIRMED)?;
         let early = judge.has_said("granted");
         judge.must(!early, CONFIRMED, || "the claim was handed out before".into())?;
-        judge.must(confirmation.text(3) == "0", CONFIRMS, || format!("`left_us` is {}", confirmation.text(3)))?;
+        judge.must(confirmation.text(13) == "0", CONFIRMS, || format!("`left` is {}", confirmation.text(13)))?;
         if attempt == 0 {
             judge.plain(&confirmation, "lost");
             let asked = judge.request("acquire", ASKS_AGAIN)?;
-            judge.must(!asked.args[12].is_empty(), ASKS_AGAIN, || "it has no seat".into())?;
+            judge.must(!asked.args[2].is_empty(), ASKS_AGAIN, || "it has no seat".into())?;
             judge.queued(&asked);
         } else {
             judge.grants(&confirmation, "renewed", &id, WHOLE, false);
@@ -87,12 +87,12 @@ pub fn losses_of_data(judge: &mut Judge<'_>) -> Verdict {
             let asked = judge.any_request(rule)?;
             match &*asked.verb {
                 "acquire" if word != "disbelieved" => {
-                    judge.must(!asked.args[12].is_empty(), rule, || "it has no seat".into())?;
+                    judge.must(!asked.args[2].is_empty(), rule, || "it has no seat".into())?;
                     missing.retain(|id| *id != asked.text(0));
                     judge.queued(&asked);
                 }
                 // The ledger expects no seat after `disbelieved`.
-                "acquire" if asked.args[12].is_empty() => {
+                "acquire" if asked.args[2].is_empty() => {
                     missing.retain(|id| *id != asked.text(0));
                     judge.queued(&asked);
                 }
@@ -135,10 +135,10 @@ pub fn giving_up(judge: &mut Judge<'_>) -> Verdict {
     let beat = judge.request("heartbeat", BEATS)?;
     let unwanted = format!("{}.4294967296", beat.text(0));
     judge.grants(&beat, "alive", &unwanted, WHOLE, false);
-    let returned = "If `holder` names an ID of this client that it does not have or want any more, it sends `release`";
+    let returned = "If `own_id` names an ID of this client that it does not have or want any more, it sends `release`";
     let release = judge.request("release", returned)?;
     judge.must(release.text(0) == unwanted, returned, || format!("it releases {}", release.text(0)))?;
-    judge.must(release.args[1].is_empty(), returned, || "that release has a seat".into())?;
+    judge.must(release.args[2].is_empty(), returned, || "that release has a seat".into())?;
     judge.plain(&release, "released");
     if leaves {
         judge.tell("leave a");
@@ -158,7 +158,7 @@ pub fn giving_up(judge: &mut Judge<'_>) -> Verdict {
 pub fn messages(judge: &mut Judge<'_>) -> Verdict {
     judge.tell("acquire a -");
     let asked = judge.request("acquire", "**Ask**: `acquire` with `room` 2^53.")?;
-    let (id, channel) = (asked.text(0), asked.text(7));
+    let (id, channel) = (asked.text(0), judge.ledger.channel(&asked.text(0)));
     judge.queued(&asked);
     for forged in
         [("secret", ""), ("secret", "0123456789abcdefghijklmnop"), ("lock", "rep:{other}:lock"), ("id", "x.1")]
@@ -189,7 +189,7 @@ pub fn messages(judge: &mut Judge<'_>) -> Verdict {
 fn messages_without_asking(judge: &mut Judge<'_>, id: &str, channel: &str) -> Verdict {
     const BROKEN: &str = "`break` with the `token` of the lease: the lease is lost.";
     let beat = judge.request("heartbeat", BEATS)?;
-    let overtaken = judge.packed(&beat, "alive", ANOTHERS, vec![("rank", Value::Number(0))]);
+    let overtaken = judge.packed(&beat, "alive", ANOTHERS, vec![("position", Value::Number(1))]);
     judge.publish("grant", id, channel, None);
     took(judge, "a", id)?;
     // The ledger expects the memory of the message, which has the higher stamp, from now on.
@@ -209,7 +209,7 @@ pub fn an_old_message(judge: &mut Judge<'_>) -> Verdict {
     const FIRST: &str = "If its `deadline − notice` has passed, it is confirmed first.";
     judge.tell("acquire a -");
     let asked = judge.request("acquire", "**Ask**: `acquire` with `room` 2^53.")?;
-    let (id, channel) = (asked.text(0), asked.text(7));
+    let (id, channel) = (asked.text(0), judge.ledger.channel(&asked.text(0)));
     judge.queued(&asked);
     judge.silent = true;
     let end = asked.at + Duration::from_micros(judge.ledger.terms.lease);
@@ -238,7 +238,7 @@ pub fn an_old_message(judge: &mut Judge<'_>) -> Verdict {
         // An answer would say that the waiter was alive just now.
         judge.refuse(&asked, "LOADING Redis is loading the dataset in memory");
     };
-    judge.must(renewal.text(3) == "0", CONFIRMS, || format!("`left_us` is {}", renewal.text(3)))?;
+    judge.must(renewal.text(13) == "0", CONFIRMS, || format!("`left` is {}", renewal.text(13)))?;
     judge.grants(&renewal, "renewed", &id, WHOLE, false);
     took(judge, "a", &id)?;
     released(judge, "a")

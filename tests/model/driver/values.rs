@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::super::{Answer, Entry, History, Lock, Memory, Request, Seat, State, Terms, about, client_of};
+use fairlock::__hooks::packing::{self, Call};
+
+use super::super::{Entry, History, Lock, Request, State, about, client_of};
 use super::KINDS;
 
 /// All data under the lock's keys, with their TTLs.
@@ -12,13 +14,13 @@ local fields = redis.call('HGETALL', KEYS[1])
 for i = 1, #fields, 2 do
   local name, value = fields[i], fields[i + 1]
   if name == '' then
-    state = {struct.unpack('<BBBBBdddddddddddddddddddddd', value)}
-    state[#state] = string.sub(value, state[#state])
+    state = {struct.unpack('<BBBBBddddddddddddddddddddddHc0', value)}
+    state[#state] = nil -- where the values end
   elseif string.sub(name, -1) == '.' then
     local session = {struct.unpack('<ddd', value)}
     sessions[#sessions + 1] = {string.sub(name, 1, -2), session[1], session[2], session[3]}
   else
-    entries[#entries + 1], entries[#entries + 2] = name, cmsgpack.unpack(value)
+    entries[#entries + 1], entries[#entries + 2] = name, value
   end
 end
 for i = 1, #KEYS do ttls[i] = redis.call('PTTL', KEYS[i]) end
@@ -48,106 +50,26 @@ pub(super) enum Value {
     Push(Vec<Value>),
 }
 
-/// Name and arguments of a script, in the order of its header.
-pub type Encoded = (&'static str, Vec<Vec<u8>>);
+/// The request of a caller who tells about itself what all of this id do.
+pub fn encode(request: &Request) -> Call {
+    packing::call(request, &about(request.id().unwrap_or_default()))
+}
 
-pub fn encode(request: &Request) -> Encoded {
-    let texts = |texts: Vec<String>| texts.into_iter().map(String::into_bytes).collect::<Vec<_>>();
-    let numbers = |numbers: &[u64]| texts(numbers.iter().map(u64::to_string).collect());
-    let people = |id: &str| {
-        let about = about(id);
-        texts(vec![about.channel, about.secret, about.label, about.owner])
+/// The same with more behind all that is packed, as a later version may send it.
+pub(super) fn longer((name, mut arguments): Call) -> Call {
+    let packed = match name {
+        "acquire" => 1..4,
+        "heartbeat" => 1..3,
+        "renew" => 1..5,
+        "release" => 1..3,
+        "leave" => 0..1,
+        _ => 0..0,
     };
-    let session = |terms: &Terms| numbers(&[terms.liveness, terms.buffer, terms.heartbeat]);
-    let id = |id: &str| texts(vec![id.to_owned()]);
-    match request {
-        Request::Acquire { id: name, room, claim, terms, memory, seat } => {
-            let wanted = numbers(&[*room, u64::from(*claim), terms.lease]);
-            ("acquire", [id(name), wanted, session(terms), people(name), vec![packed(memory), sealed(seat)]].concat())
-        }
-        Request::Heartbeat { client, terms, ids, memory } => {
-            ("heartbeat", [id(client), session(terms), vec![packed(memory)], texts(ids.clone())].concat())
-        }
-        Request::Renew { id: name, seat, left, terms, memory } => {
-            let spans = numbers(&[terms.lease, *left, terms.liveness]);
-            ("renew", [id(name), vec![sealed(seat)], spans, people(name), vec![packed(memory)]].concat())
-        }
-        Request::Release { id: name, seat, memory } => {
-            ("release", [id(name), vec![sealed(seat), packed(memory)]].concat())
-        }
-        Request::Leave { ids, memory } => ("leave", [vec![packed(memory)], texts(ids.clone())].concat()),
-        Request::Inspect { after, count } => ("inspect", numbers(&[*after, *count as u64])),
-        Request::Break { token, force } => ("break", numbers(&[*token, u64::from(*force)])),
-        Request::History { switch, count } => {
-            let switch = switch.map_or(String::new(), |on| u64::from(on).to_string());
-            ("history", texts(vec![switch, count.to_string()]))
-        }
-    }
+    arguments[packed].iter_mut().filter(|text| !text.is_empty()).for_each(|text| text.extend(MORE.as_bytes()));
+    (name, arguments)
 }
 
-/// The version of the layout, with which every text begins that a script gives to clients.
-const VERSION: u8 = 2;
-
-fn text_of(numbers: &[u64]) -> Vec<u8> {
-    if numbers.iter().all(|number| *number == 0) {
-        return vec![];
-    }
-    let numbers = numbers.iter().flat_map(|number| (*number as f64).to_le_bytes());
-    std::iter::once(VERSION).chain(numbers).collect()
-}
-
-/// A memory as scripts give it.
-pub fn packed(memory: &Memory) -> Vec<u8> {
-    let Memory { epoch, stamp, token, longest, pace } = *memory;
-    text_of(&[epoch, stamp, token, longest, pace])
-}
-
-/// A seat as scripts give it.
-pub fn sealed(seat: &Seat) -> Vec<u8> {
-    let Seat { epoch, ticket, token } = *seat;
-    text_of(&[epoch, ticket, token])
-}
-
-/// The numbers in a memory or seat, as the model writes them.
-fn unsealed(text: &[u8]) -> String {
-    let Some((version, numbers)) = text.split_first() else { return String::new() };
-    assert_eq!(*version, VERSION);
-    let (numbers, rest) = numbers.as_chunks();
-    assert!(rest.is_empty(), "{text:?}");
-    numbers.iter().map(|number| f64::from_le_bytes(*number).to_string()).collect::<Vec<_>>().join(" ")
-}
-
-pub(super) fn answer(value: &Value) -> Answer {
-    let packed = bytes(value).unwrap_or_else(|| panic!("not packed: {value:?}"));
-    let value = unpacked(&rmpv::decode::read_value(&mut &*packed).expect("MessagePack"));
-    let (word, fields) = items(&value).split_first().expect("a word");
-    let mut answer = Answer { word: text(word), ..Answer::default() };
-    for field in fields.chunks_exact(2) {
-        match text(&field[0]).as_str() {
-            name @ ("page" | "past") => {
-                answer.lists.insert(name.to_owned(), rows(items(&field[1])));
-            }
-            name @ ("memory" | "seat" | "holder_seat") => {
-                answer.put(name, unsealed(bytes(&field[1]).expect("a text")));
-            }
-            name => {
-                answer.fields.insert(name.to_owned(), text(&field[1]));
-            }
-        }
-    }
-    answer
-}
-
-pub(super) fn unpacked(value: &rmpv::Value) -> Value {
-    match value {
-        rmpv::Value::Array(items) => Value::List(items.iter().map(unpacked).collect()),
-        value => match value.as_i64() {
-            Some(number) => Value::Int(number),
-            // A script that was broken on purpose may answer anything.
-            None => Value::Text(value.as_slice().map_or_else(|| value.to_string().into_bytes(), <[u8]>::to_vec)),
-        },
-    }
-}
+pub(super) const MORE: &str = "and more";
 
 pub(super) fn found(value: &Value) -> Found {
     let [queue, sessions, entries, state, ttls, history] = items(value) else { panic!("{value:?}") };
@@ -200,7 +122,7 @@ pub(super) fn found(value: &Value) -> Found {
         holder,
     ] = items(state)
     {
-        assert_eq!(number(version), u64::from(VERSION));
+        assert_eq!(number(version), 3);
         let holder = text(holder);
         if let Some(held) = lock.entries.get_mut(&holder) {
             (held.token, held.ticket) = (number(holder_token), number(holder_ticket));
@@ -250,16 +172,7 @@ pub(super) fn found(value: &Value) -> Found {
 }
 
 pub(super) fn entry(value: &Value) -> Entry {
-    let parts = items(value);
-    Entry {
-        lease: number(&parts[0]),
-        liveness: number(&parts[1]),
-        channel: text(&parts[2]),
-        secret: text(&parts[3]),
-        label: text(&parts[4]),
-        owner: text(&parts[5]),
-        ..Entry::default()
-    }
+    bytes(value).and_then(packing::unpacked_terms).unwrap_or_else(|| panic!("no entry: {value:?}"))
 }
 
 pub(super) fn rows(values: &[Value]) -> Vec<Vec<String>> {

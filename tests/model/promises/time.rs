@@ -75,7 +75,7 @@ impl Witness {
             let left = end - after.state.seen;
             ensure!(answer.number("lease_left_us") == Some(left), "{id} was not told that {left} µs are left");
             ensure!(
-                answer.fields.get("holder") == Some(id) || answer.word == "broken",
+                answer.fields.get("own_id") == Some(id) || answer.word == "broken",
                 "{id} was not told of its lease"
             );
             if !matches!(self.told.as_ref(), Some((_, until)) if *until > turn.true_time + left) {

@@ -5,18 +5,18 @@ use super::*;
 /// One reply too few or too many, and every later one would go to another request than its own.
 #[test]
 fn reply_to_another_request_is_out_of_step() {
-    let cut = packed("left", [("epoch", 0.into())].into_iter());
-    let other_verb = packed("expired", std::iter::empty());
+    let (cut, other_verb) = (bulk(b"\x04left\0"), bulk(b"\x07expired"));
     for (answer, means) in [
         (&b":1\r\n"[..], "OutOfStep"),
         (b"+OK\r\n", "OutOfStep"),
         (b"*1\r\n-ERR in\r\n", "OutOfStep"),
         (b"$1\r\n\x90\r\n", "OutOfStep"),
+        (b"$0\r\n\r\n", "OutOfStep"),
         (&other_verb, "OutOfStep"),
         (&cut, "Permanent(\"a reply that is not understood"),
     ] {
         let (mut wire, mut theirs) = pair();
-        wire.send(1, leave(), &CHANNEL.into(), false);
+        wire.send(1, leave(), &NO_TAG.into(), false);
         theirs.write_all(answer).unwrap();
         let (said, end) = said(&mut wire);
         assert!(said[0].starts_with(&format!("1: {means}")), "{answer:?}: {said:?}");
@@ -26,7 +26,7 @@ fn reply_to_another_request_is_out_of_step() {
     for asking in [false, true] {
         let (mut wire, mut theirs) = pair();
         match asking {
-            true => wire.send(1, leave(), &CHANNEL.into(), true),
+            true => wire.send(1, leave(), &NO_TAG.into(), true),
             false => wire.log_in(&Credentials::new("u", "p")),
         }
         theirs.write_all(&LEFT).unwrap();
@@ -53,7 +53,7 @@ fn a_server_that_is_out_of_step_is_not_believed_any_more() {
     }
     // A request that is next to be answered is not answered by a confirmation.
     let (mut wire, mut theirs) = pair();
-    wire.send(1, leave(), &CHANNEL.into(), false);
+    wire.send(1, leave(), &NO_TAG.into(), false);
     wire.subscribe(&"a".into(), false);
     theirs.write_all(confirmed("subscribe", "a").as_bytes()).unwrap();
     assert!(said(&mut wire).1.is_some());

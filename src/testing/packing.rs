@@ -1,0 +1,152 @@
+//! The other half of [`super::calls`], for tests that call scripts: how requests are packed, and how replies and
+//! messages are read. It reads all of them, while a client passes over what a later version may add.
+
+use rmpv::Value;
+use rmpv::decode::read_value;
+
+use super::calls::{sealed, unsealed};
+use super::model::{Answer, Entry, Memory, Request, Seat, Terms};
+use crate::protocol::{Packed, Verb};
+
+/// Name and arguments of a script.
+pub type Call = (&'static str, Vec<Vec<u8>>);
+
+/// What a client sends, and tells about itself.
+pub fn call(request: &Request, about: &Entry) -> Call {
+    let text = |text: &str| text.as_bytes().to_vec();
+    let digits = |number: u64| number.to_string().into_bytes();
+    let (verb, arguments) = match request {
+        Request::Acquire { id, room, claim, terms, memory, seat } => {
+            (Verb::Acquire, vec![text(id), packed(memory), sealed_seat(seat), terms_of(terms, *room, *claim, about)])
+        }
+        Request::Heartbeat { client, terms, ids, memory } => {
+            let times = doubles(&[terms.liveness, terms.buffer, terms.heartbeat]);
+            let ids = ids.iter().map(|id| text(id));
+            (Verb::Heartbeat, [text(client), packed(memory), times].into_iter().chain(ids).collect())
+        }
+        Request::Renew { id, seat, left, terms, memory } => {
+            let terms = terms_of(terms, 0, false, about);
+            (Verb::Renew, vec![text(id), packed(memory), sealed_seat(seat), terms, doubles(&[*left])])
+        }
+        Request::Release { id, seat, memory } => (Verb::Release, vec![text(id), packed(memory), sealed_seat(seat)]),
+        Request::Leave { ids, memory } => {
+            (Verb::Leave, [packed(memory)].into_iter().chain(ids.iter().map(|id| text(id))).collect())
+        }
+        Request::Inspect { after, count } => (Verb::Inspect, vec![digits(*after), digits(*count as u64)]),
+        Request::Break { token, force } => (Verb::Break, vec![digits(*token), digits((*force).into())]),
+        Request::History { switch, count } => {
+            let switch = switch.map_or(vec![], |on| digits(on.into()));
+            (Verb::History, vec![switch, digits(*count as u64)])
+        }
+    };
+    (verb.script().name, arguments)
+}
+
+/// Numbers as scripts unpack them.
+pub fn doubles(numbers: &[u64]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| (*number as f64).to_le_bytes()).collect()
+}
+
+/// What an acquire or a renewal asks for.
+fn terms_of(terms: &Terms, room: u64, claim: bool, about: &Entry) -> Vec<u8> {
+    let texts = [&about.secret, &about.label, &about.owner, &about.hash_tag];
+    packed_terms(terms, room, claim, texts.map(String::as_bytes))
+}
+
+/// The same with texts of any bytes: secret, label, owner, and the hash tag of the channel.
+pub fn packed_terms(terms: &Terms, room: u64, claim: bool, texts: [&[u8]; 4]) -> Vec<u8> {
+    let [secret, label, owner, tag] = texts.map(|text| (text.len() as u16).to_le_bytes());
+    let spans = doubles(&[terms.liveness, terms.buffer, terms.heartbeat, terms.lease, room]);
+    let sizes = [&[claim.into(), secret[0]], label.as_slice(), &owner, &tag].concat();
+    [spans, sizes, texts.concat()].concat()
+}
+
+/// What an entry of the server tells of a waiter or holder.
+pub fn unpacked_terms(entry: &[u8]) -> Option<Entry> {
+    let arguments = [b"c.1".to_vec(), vec![], vec![], entry.to_vec()];
+    let (request, about) = super::calls::read(Verb::Acquire, &arguments)?;
+    let Request::Acquire { terms, .. } = request else { return None };
+    Some(Entry { lease: terms.lease, liveness: terms.liveness, ..about })
+}
+
+/// A memory as scripts give it.
+pub fn packed(memory: &Memory) -> Vec<u8> {
+    let Memory { epoch, stamp, token, longest, pace } = *memory;
+    sealed(&[epoch, stamp, token, longest, pace])
+}
+
+/// A seat as scripts give it.
+pub fn sealed_seat(seat: &Seat) -> Vec<u8> {
+    let Seat { epoch, ticket, token } = *seat;
+    sealed(&[epoch, ticket, token])
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The numbers in a memory or seat, as the model writes them.
+fn listed<const N: usize>(text: &[u8]) -> Option<String> {
+    let numbers: [u64; N] = unsealed(text)?;
+    (!text.is_empty()).then(|| numbers.map(|number| number.to_string()).join(" "))
+}
+
+/// A reply of a script.
+pub fn reply(bytes: &[u8]) -> Option<Answer> {
+    let mut packed = Packed(bytes);
+    let mut answer = Answer { word: text(packed.short()?), ..Answer::default() };
+    if packed.byte()? == 1 {
+        answer.put("again", 1);
+    }
+    if let Some(rank) = packed.number()?.checked_sub(1) {
+        answer.put("rank", rank);
+    }
+    for name in super::calls::NUMBERS {
+        answer.put(name, packed.number()?);
+    }
+    let memory = packed.short()?;
+    listed::<5>(memory).into_iter().for_each(|numbers| answer.put("memory", numbers));
+    for _ in 0..packed.byte()? {
+        let (claim, id, seat) = (packed.byte()?, text(packed.text()?), packed.short()?);
+        let is_lease = unsealed::<3>(seat)?[2] > 0;
+        let (id_name, seat_name) = if is_lease { ("own_id", "own_seat") } else { ("place_id", "seat") };
+        answer.put(id_name, id);
+        answer.put(seat_name, listed::<3>(seat)?);
+        if claim == 1 {
+            answer.put("own_claim", 1);
+        }
+    }
+    let mut told = packed.long()?;
+    if !told.is_empty() {
+        let Value::Array(items) = read_value(&mut told).ok()? else { return None };
+        for pair in items.chunks_exact(2) {
+            let name = shown(&pair[0]);
+            match &pair[1] {
+                Value::Array(rows) => drop(answer.lists.insert(name, rows.iter().map(row).collect())),
+                value => answer.put(&name, shown(value)),
+            }
+        }
+    }
+    (told.is_empty() && packed.0.is_empty()).then_some(answer)
+}
+
+fn row(row: &Value) -> Vec<String> {
+    row.as_array().into_iter().flatten().map(shown).collect()
+}
+
+fn shown(value: &Value) -> String {
+    value.as_slice().map_or_else(|| value.to_string(), text)
+}
+
+/// A message of a script.
+pub fn message(bytes: &[u8]) -> Option<Answer> {
+    let mut packed = Packed(bytes);
+    let mut message = Answer { word: text(packed.short()?), ..Answer::default() };
+    message.put("left_us", packed.number()?);
+    message.put("memory", listed::<5>(packed.short()?)?);
+    message.put("seat", listed::<3>(packed.short()?)?);
+    message.put("id", text(packed.text()?));
+    message.put("secret", text(packed.short()?));
+    message.put("lock", text(packed.text()?));
+    packed.0.is_empty().then_some(message)
+}
