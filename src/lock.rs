@@ -239,10 +239,6 @@ impl Lock {
     /// Ends the lease with this token at once and grants the lock to the next waiter, **even if its holder does not
     /// know**: two processes may believe they hold the lock until the former holder is told. One round trip.
     ///
-    /// With token 0 it ends a recovery ([`LockState::recovering_for`]): the server no longer waits for the holder from
-    /// before the loss of data, only for the waiters to return to their places. For an operator who knows that the
-    /// holder is gone.
-    ///
     /// # Errors
     /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
     ///
@@ -253,10 +249,30 @@ impl Lock {
     }
 
     fn break_with(&self, token: u64, force: bool) -> Operation<Result<BreakOutcome, Fault>> {
-        let keys = self.spec.keys.clone();
-        let request = Request::Break(BreakRequest { keys, token: Token::new(token), force });
-        let read = |reply: Reply| if let Verdict::Break(outcome) = reply.verdict { Some(outcome) } else { None };
-        self.operator(request, read)
+        match Token::new(token) {
+            Some(token) => self.operator(self.to_break(Some(token), force), outcome),
+            // No lease has this token.
+            None => Operation::relayed(&self.handle.wakers, async { Ok(BreakOutcome::Unknown) }),
+        }
+    }
+
+    /// Ends a recovery ([`LockState::recovering_for`]), for an operator who knows that the holder from before the loss
+    /// of data is gone: the server no longer waits for it, only for the waiters to return to their places. If that
+    /// holder is alive, two processes may believe that they hold the lock until it is told. False: there is no recovery.
+    /// One round trip.
+    ///
+    /// # Errors
+    /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped after its first poll, the recovery may be ended all the same.
+    pub fn end_recovery(&self) -> Operation<Result<bool, Fault>> {
+        self.operator(self.to_break(None, true), |reply| Some(outcome(reply)? == BreakOutcome::Ended))
+    }
+
+    /// Without a token it is about a recovery.
+    fn to_break(&self, token: Option<Token>, force: bool) -> Request {
+        Request::Break(BreakRequest { keys: self.spec.keys.clone(), token, force })
     }
 
     /// One request of an operator. `read` finds in the reply what its verb tells.
@@ -264,6 +280,10 @@ impl Lock {
         let handle = self.handle.clone();
         Operation::relayed(&self.handle.wakers, async move { handle.operator(request, read).await })
     }
+}
+
+fn outcome(reply: Reply) -> Option<BreakOutcome> {
+    if let Verdict::Break(outcome) = reply.verdict { Some(outcome) } else { None }
 }
 
 /// This many waiters after the ticket `after`, and the holder.

@@ -216,6 +216,11 @@ class Lock(OfOneProcess):
         broken = whole("token", token, 64)
         return self._ask("break_lease()", lambda lock: lock.break_lease(broken, force))
 
+    def end_recovery(self) -> Operation[bool, bool]:
+        """Ends a recovery (:attr:`LockState.recovering_for`), for an operator who knows that the holder from before the
+        loss of data is gone: the server no longer waits for it. False: there is no recovery."""
+        return self._ask("end_recovery()", lambda lock: lock.end_recovery())
+
     def record_history(self, on: bool) -> Operation[None, None]:
         """Lets the server keep the latest grants of the lock, or not."""
         return Operation(

@@ -104,6 +104,10 @@ impl Lock {
         })
     }
 
+    fn end_recovery(&self) -> Operation {
+        Operation::new(self.lock.end_recovery(), yes_or_no)
+    }
+
     fn history(&self, count: u32) -> Operation {
         Operation::new(self.lock.history(count), |py, past| match past {
             Ok(past) => history(py, &past),

@@ -67,6 +67,16 @@ def test_an_operator(service: LockService) -> None:
     assert loss is not None and loss.reason == "broken"
 
 
+def test_an_operator_ends_a_recovery(service: LockService) -> None:
+    held = service.client().lock("lock").acquire().wait()
+    operator = service.client().lock("lock")
+    assert not operator.end_recovery().wait()
+    service.lose_data()
+    held.renew()
+    assert operator.inspect().wait().recovering_for is not None
+    assert operator.end_recovery().wait()
+
+
 def test_a_server_that_hangs(service: LockService) -> None:
     lock = service.client().lock("lock")
     service.pause()

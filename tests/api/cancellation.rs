@@ -166,7 +166,7 @@ fn every_public_future_is_covered() {
         ("acquire.rs", "Acquire Enqueue TryAcquire Waiting position"),
         ("client.rs", "close connect"),
         ("guard.rs", "ended lost release renewed renew"),
-        ("lock.rs", "break_lease force_break_lease history inspect record_history"),
+        ("lock.rs", "break_lease end_recovery force_break_lease history inspect record_history"),
         ("run.rs", "run"),
         // It asks the keeper alone: dropped or not, no server hears of it.
         ("lock.rs", "trouble"),

@@ -89,6 +89,8 @@ pub(crate) fn break_lease(server: &connect::Args, args: &Args) -> Result<u8, Fai
         let outcome = match choose(args, &before)? {
             Choice::Break(token) if args.force => force(&lock, token).await?,
             Choice::Break(token) => ask_to_end(&lock, token).await?,
+            Choice::EndRecovery if lock.end_recovery().await.map_err(own)? => Outcome::Ended,
+            Choice::EndRecovery => Outcome::Unknown,
             Choice::Not(outcome) => outcome,
         };
         let after = lock.inspect().await.map_err(own)?;
@@ -101,17 +103,17 @@ pub(crate) fn break_lease(server: &connect::Args, args: &Args) -> Result<u8, Fai
 }
 
 enum Choice {
-    /// The lease with this token; 0 is a recovery.
+    /// The lease with this token.
     Break(u64),
+    EndRecovery,
     Not(Outcome),
 }
 
 /// Which lease to break, if any.
 fn choose(args: &Args, state: &LockState) -> Result<Choice, Failure> {
     let Some(holder) = state.holders.first() else {
-        // In a recovery the lease of a token that nobody holds now may be awaited.
-        let recovers = state.recovering_for.is_some() && args.force;
-        return Ok(if recovers { Choice::Break(args.token.unwrap_or(0)) } else { Choice::Not(Outcome::Unknown) });
+        let ends_recovery = args.force && args.token.is_none() && state.recovering_for.is_some();
+        return Ok(if ends_recovery { Choice::EndRecovery } else { Choice::Not(Outcome::Unknown) });
     };
     if let Some(token) = args.token {
         let it = token == holder.token;
@@ -204,7 +206,8 @@ fn tell(
             say(format_args!("no lease with that token is alive: {name} is {now}, with token {}", holder.token));
         }
         (_, None) if before.recovering_for.is_some() => {
-            say(format_args!("{name} has no holder, and recovers; --force ends the wait for the former one"));
+            let by = if args.token.is_some() { "--force without --token" } else { "--force" };
+            say(format_args!("{name} has no holder, and recovers; {by} ends the wait for the former one"));
         }
         (_, None) => say(format_args!("{name} is {now}: there is nothing to break")),
     }

@@ -126,6 +126,8 @@ fn a_forced_break_ends_a_recovery() {
     redis.await_waiting("x", 1);
     let asked = call(&redis, &["break", "x"]);
     assert!(asked.code == 1 && asked.stderr.contains("--force ends the wait for the former one"), "{asked:?}");
+    let named = call(&redis, &["break", "x", "--force", "--token", "1"]);
+    assert!(named.code == 1 && named.stderr.contains("--force without --token ends the wait"), "{named:?}");
     let forced = call(&redis, &["break", "x", "--force"]);
     assert_eq!(forced.code, 0, "{forced:?}");
     assert_eq!(waiter.line(), "granted");

@@ -31,13 +31,15 @@ pub enum What {
     Inspect,
     Break,
     ForceBreak,
+    EndRecovery,
     History,
     RecordHistory,
     Close,
 }
 
 /// What operators ask: it has no place and no lease.
-const LOOKING: [What; 5] = [What::Inspect, What::Break, What::ForceBreak, What::History, What::RecordHistory];
+const LOOKING: [What; 6] =
+    [What::Inspect, What::Break, What::ForceBreak, What::EndRecovery, What::History, What::RecordHistory];
 
 impl What {
     pub fn all() -> impl Iterator<Item = What> {
@@ -63,7 +65,7 @@ impl What {
             What::Release => &["release"],
             What::Run => &["acquire", "release"],
             What::Inspect => &["inspect"],
-            What::Break | What::ForceBreak => &["break"],
+            What::Break | What::ForceBreak | What::EndRecovery => &["break"],
             What::History | What::RecordHistory => &["history"],
             What::Close => &["release", "leave"],
             What::Waiting | What::Lost | What::HeldLost | What::Renewed => &[],
@@ -140,6 +142,7 @@ impl Subject {
             What::Inspect => boxed(async move { lock.inspect().await }),
             What::Break => boxed(async move { lock.break_lease(token).await }),
             What::ForceBreak => boxed(async move { lock.force_break_lease(token).await }),
+            What::EndRecovery => boxed(async move { lock.end_recovery().await }),
             What::History => boxed(async move { lock.history(9).await }),
             // Switched off, it leaves nothing behind.
             What::RecordHistory => boxed(async move { lock.record_history(false).await }),
