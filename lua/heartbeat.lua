@@ -11,17 +11,18 @@ local liveness_us, buffer_us, heartbeat_us = struct.unpack('<ddd', times)
 local seat = ''
 -- include keys
 -- include known: memory → known_…
--- include begin
 local own_pace, left_us = heartbeat_us, 0
+-- include begin
 -- include restore: known_…, own_pace, left_us
+named = {unpack(ARGV, 4)}
+-- include leases: named
 
 local first, rank, missing
-for i = 4, #ARGV do
-  local id = ARGV[i]
+for i = 1, #named do
+  local id = named[i]
   if string.match(id, CLIENT_OF) ~= client then return redis.error_reply(BAD_ID) end
-  if id == holder then
-    missing = missing or cut == 1
-  else
+  local mine = leases[id]
+  if not mine or mine.ends <= now then
     local its_rank = waiting > 0 and call('ZRANK', waiters, id)
     if its_rank then first, rank = first or id, rank or its_rank else missing = true end
   end

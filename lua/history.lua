@@ -3,12 +3,15 @@
 -- KEYS: lock waiters
 -- ARGV: switch count
 --   switch: 1 on, 0 off, nothing as it is · count: how many grants, the latest first
--- REPLY: history recorded past {id, token, label, owner, waited_us, held_us, how}...
+-- REPLY: history recorded past {id, token, label, owner, waited_us, held_us, how, slot}...
 local switch, count = ARGV[1], ARGV[2]
 -- include keys
 -- include state
 -- include time
 -- include clock
+-- include plan
+-- include leases
+-- include sweep
 
 local past = string.sub(lock, 1, -5) .. HISTORY
 if switch == '1' then
@@ -25,13 +28,13 @@ elseif switch == '0' then
 end
 recorded = call('EXISTS', past)
 if found and switch ~= '' then
-  -- The mark is the fifth byte of the state.
-  call('HSET', lock, '', string.sub(found, 1, 4) .. string.char(recorded) .. string.sub(found, 6))
+  -- The mark is the third byte of the state.
+  call('HSET', lock, '', string.sub(found, 1, 2) .. string.char(recorded) .. string.sub(found, 4))
 end
 local rows = {}
 if recorded == 1 and count ~= '0' then
   local entries = call('XREVRANGE', past, '+', '-', 'COUNT', count)
   for i = 1, #entries do rows[i] = cmsgpack.unpack(entries[i][2][2]) end
 end
-local client, word, told, again, own_pace = '', 'history', {'recorded', recorded, 'past', rows}, false, 0
+local client, word, told, own_pace = '', 'history', {'recorded', recorded, 'past', rows}, 0
 -- include answer: the script ends

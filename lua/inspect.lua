@@ -1,28 +1,31 @@
--- inspect: the holder and the waiters, a page at a time. It writes nothing.
+-- inspect: the holders and the waiters, a page at a time. It writes nothing.
 -- KEYS: lock waiters
 -- ARGV: after count
 --   after: the last ticket of the previous page, 0 for the first page · count: waiters on a page
--- REPLY: state epoch grants token [held_id held_token held_label held_owner held_us held_claim held_broken] page
---   page: an array of {id, ticket, label, owner, waited_us, alive}
+-- REPLY: state epoch grants token holders page
+--   holders: lib/tell_holders.lua · page: an array of {id, ticket, label, owner, waited_us, alive, most}
 local after, count = ARGV[1], ARGV[2]
 -- include keys
 -- include state
 -- include time
 -- include clock
+-- include plan
+-- include leases
+-- include sweep
 
-local client, word, told, again, own_pace = '', 'state', {}, false, 0
--- include tell_holder
-if holder ~= '' then told[#told + 1], told[#told + 2] = 'held_broken', broken end
-local page, sessions, its_id, session, alive_until = {}, {}, nil, nil, nil
+local client, word, own_pace, tell_most = '', 'state', 0, HUGE
+-- include tell_holders → holders
+local page = {}
 if waiting > 0 and not lost then
   local found_waiters = call('ZRANGEBYSCORE', waiters, '(' .. after, '+inf', 'WITHSCORES', 'LIMIT', 0, count)
   for i = 1, #found_waiters, 2 do
     its_id = found_waiters[i]
     local ticket, entry = tonumber(found_waiters[i + 1]), call('HGET', lock, its_id)
+    local _, _, _, _, _, most = struct.unpack(TERMS, entry)
     -- include texts: entry → label, owner
     -- include session: its_id → alive_until
-    page[#page + 1] = {its_id, ticket, label, owner, max(raw - ticket, 0), alive_until > now and 1 or 0}
+    page[#page + 1] = {its_id, ticket, label, owner, max(raw - ticket, 0), alive_until > now and 1 or 0, min(most, HUGE)}
   end
 end
-told = {'page', page, 'grants', grants, 'token', token, 'epoch', epoch, unpack(told)} -- the last token granted, or passed over
+local told = {'page', page, 'holders', holders, 'grants', grants, 'token', token, 'epoch', epoch}
 -- include answer: the script ends

@@ -1,21 +1,23 @@
--- leave: waiters give up their places; a lease that was granted to one of them meanwhile is released.
+-- leave: waiters of a client give up their places; a lease that was granted to one of them meanwhile is released.
 -- KEYS: lock waiters
 -- ARGV: memory ids...
 --   memory: what the client was told of the lock
 -- REPLY: left
 local memory = ARGV[1]
-local seat = ''
+local id, seat = ARGV[2], ''
 -- include keys
+-- include asker: id → client
 -- include known: memory → known_…
--- include begin
 local own_pace, left_us = known_pace, 0
+-- include begin
 -- include restore: known_…, own_pace, left_us
+named = {unpack(ARGV, 2)}
+-- include leases: named
 
-local client, word, told = '', 'left', {}
-for i = 2, #ARGV do
-  local id = ARGV[i]
-  client = string.match(id, CLIENT_OF)
-  if not client then return redis.error_reply(BAD_ID) end
+local word, told = 'left', {}
+for i = 1, #named do
+  id = named[i]
+  if string.match(id, CLIENT_OF) ~= client then return redis.error_reply(BAD_ID) end
   -- include give_up: id
 end
 -- include promote

@@ -78,8 +78,9 @@ pub fn read_reply(script: &str, packed: &[u8]) -> Option<Vec<u128>> {
         Verdict::Break(BreakOutcome::Told { remaining }) => vec![remaining.as_micros()],
         _ => vec![],
     };
-    let numbers = [Epoch::on_wire(common.known.epoch), Stamp::on_wire(common.known.stamp), common.waiting];
-    let spans = [common.lease_left, common.recover_left, common.keep].map(|span| span.as_micros());
+    let known = common.known;
+    let numbers = [Epoch::on_wire(known.epoch), Stamp::on_wire(known.stamp), common.waiting, common.held];
+    let spans = [common.first_left, common.recover_left, common.keep].map(|span| span.as_micros());
     Some(numbers.into_iter().map(u128::from).chain(spans).chain(told).collect())
 }
 

@@ -57,7 +57,8 @@ impl Values {
                 let numbers = ["liveness_us", "buffer_us", "heartbeat_us", "lease_us", "room"];
                 let numbers: Vec<u8> = numbers.iter().flat_map(double).collect();
                 let as_claim = u8::from(self.get("as_claim") == b"1");
-                let sizes = [&[as_claim, secret[0]][..], &label, &owner, &[0, 0]].concat();
+                let most = [1, 0];
+                let sizes = [&most[..], &[as_claim, secret[0]][..], &label, &owner, &[0, 0]].concat();
                 [numbers, sizes, texts.concat()].concat()
             }
             _ => b"0".into(),

@@ -78,7 +78,7 @@ fn struct_of(mut packed: &[u8]) -> Option<Reply> {
     let is_message = matches!(items[0].text(), "grant" | "break");
     let names: &[&str] = match is_message {
         true => &["left_us"],
-        false => &["rank", "waiting", "lease_left_us", "recover_left_us", "keep_us"],
+        false => &["rank", "waiting", "held", "lease_left_us", "recover_left_us", "keep_us"],
     };
     if !is_message {
         rest.split_off_first()?; // flags
@@ -98,9 +98,11 @@ fn struct_of(mut packed: &[u8]) -> Option<Reply> {
         items.extend([Reply::Text("seat".into()), short(rest)?, Reply::Text("id".into()), text(rest)?]);
         return Some(Reply::List(items));
     }
-    for _ in 0..*rest.split_off_first()? {
+    let own = rest.split_off(..2)?;
+    for _ in 0..u16::from_le_bytes([own[0], own[1]]) {
         rest.split_off_first()?; // whether it is a claim
         let (_id, seat) = (text(rest)?, short(rest)?);
+        rest.split_off(..8)?; // what is left of it
         let is_place = seat.bytes().get(17..25)?.iter().all(|byte| *byte == 0);
         items.extend([Reply::Text(if is_place { "seat" } else { "holder_seat" }.into()), seat]);
     }

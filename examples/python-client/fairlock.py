@@ -153,7 +153,8 @@ class _Waiter:
                     return lease._start()
                 step = self._confirm  # a claim, or the answer took most of the lease
             elif reply.word == "busy" and "again" not in reply:
-                raise Busy(f"held by {reply.text('held_label')}" if "held_id" in reply else "nobody is granted it now")
+                holder = reply.holder()
+                raise Busy("nobody is granted it now" if holder is None else f"held by {holder}")
             elif reply.word == "disbelieved":
                 self.seat, step = b"", self._acquire
             else:
@@ -208,7 +209,7 @@ class _Waiter:
         lock, now, position = self.lock, now_us(), reply.number("position")
         due = now if "again" in reply else reply.sent + lock._liveness // 3
         if position <= 4:
-            free = max(reply.number("lease_left_us"), reply.number("recover_left_us"))
+            free = max(reply.number("first_left_us"), reply.number("recover_left_us"))
             due = min(due, max(now + free + 1000 + (position - 1) * 50_000, reply.sent + 20_000))
         while (span := min(due - now_us(), self.left())) > 0:
             push = self.wire.listen(span)
@@ -249,7 +250,7 @@ class Lease:
 
     def _counts(self, reply):
         lease = self._lock._lease
-        left = min(reply.number("lease_left_us"), lease)
+        left = min(reply.number("own_left_us"), lease)
         self._seat = reply.bytes("own_seat")
         self._end = reply.sent + left
         self._deadline = self._end - left // 200 - 1000

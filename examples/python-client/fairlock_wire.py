@@ -30,6 +30,7 @@ _PROMISED = {  # by the words of the replies; one that lacks something of this i
     "unknown": None, "broken": None, "lost": None, "released": None, "expired": None, "left": None,
 }
 _AGAIN, _CLAIM = 1, 1  # flags of a reply, and of a lease in it
+_MOST = 1  # how many may hold the lock together
 
 
 class Failed(Exception):
@@ -62,7 +63,7 @@ def packed(*numbers):
 
 def packed_terms(liveness, buffer, lease, room, as_claim, about):
     texts = [text if isinstance(text, bytes) else text.encode() for text in about]
-    sizes = struct.pack("<BBHHH", as_claim, *map(len, texts), 0)
+    sizes = struct.pack("<HBBHHH", _MOST, as_claim, *map(len, texts), 0)
     return packed(liveness, buffer, liveness // 3, lease, room) + sizes + b"".join(texts)
 
 
@@ -107,17 +108,19 @@ class Told:
 
     def _reply(self, rest):
         flags = ord(rest.bytes(1))
-        names = ("position", "waiting", "lease_left_us", "recover_left_us", "keep_us")
+        names = ("position", "waiting", "held", "first_left_us", "recover_left_us", "keep_us")
         values = self._values = {name: rest.number() for name in names}
-        values["memory"] = rest.sized("<B")
-        values["epoch"] = _numbers(values["memory"], 1)[0] if values["memory"] else 0
+        memory = rest.sized("<B")
+        values["epoch"] = _numbers(memory, 1)[0]
+        values["memory"] = memory if values["epoch"] else b""
         if flags & _AGAIN:
             values["again"] = 1
-        for _ in range(ord(rest.bytes(1))):
-            flags, id, seat = ord(rest.bytes(1)), rest.sized("<H"), rest.sized("<B")
+        for _ in range(*rest.unpack("<H")):
+            flags, id, seat, left = ord(rest.bytes(1)), rest.sized("<H"), rest.sized("<B"), rest.number()
             _, ticket, token = _numbers(seat, 3)
             if token:
                 values |= {"own_id": id, "own_seat": seat, "own_ticket": ticket, "own_token": token}
+                values["own_left_us"] = left
                 if flags & _CLAIM:
                     values["own_claim"] = 1
             else:
@@ -134,6 +137,12 @@ class Told:
         values = self._values = {"left_us": rest.number(), "memory": rest.sized("<B"), "seat": rest.sized("<B")}
         values["epoch"], values["ticket"], values["token"] = _numbers(values["seat"], 3)
         values |= {"id": rest.sized("<H"), "secret": rest.sized("<B"), "lock": rest.sized("<H")}
+
+    def holder(self):
+        """The label of the first of those who hold the lock."""
+        for _id, _slot, _token, _most, label, *_ in self._values.get("holders", []):
+            return label.decode(errors="replace")
+        return None
 
     def __contains__(self, name):
         return name in self._values

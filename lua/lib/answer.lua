@@ -1,19 +1,21 @@
 -- answer: ends the script with its reply, one packed string, because for Redis an array costs as much as the rest of a
--- script. `own`: the leases and places of the client that asks; `told`: names and values for people, in MessagePack.
--- PACKS: word flags position waiting lease_left_us recover_left_us keep_us memory own told
--- NEEDS: client word told again own_pace keep_us position own owns
--- SETS: known for_people own owns
-local known, for_people = '', #told > 0 and cmsgpack.pack(told) or ''
+-- script. `own`: of the client that asks, the place that it was given and the leases that were read or granted; `told`:
+-- names and values for people, in MessagePack.
+-- PACKS: word flags position waiting held first_left_us recover_left_us keep_us memory own told
+-- NEEDS: now client word told again own_pace position own owns leases held first_end
+-- SETS: for_people own owns
+local for_people = #told > 0 and cmsgpack.pack(told) or ''
 if client ~= '' then
-  if cut == 0 and string.match(holder, CLIENT_OF) == client then
-    own = struct.pack(OWN, claim, #holder, holder, SEAT_SIZE, VERSION, epoch, holder_ticket, holder_token) .. own
-    owns = owns + 1
-  end
-  -- What the client sends back with its next request.
-  if epoch > 0 then
-    known = struct.pack(MEMORY, VERSION, epoch, stamp, token, longest, max(pace, recover_pace, own_pace))
+  for i = 1, #leases do
+    local lease = leases[i]
+    if lease.ends > now and string.find(lease.id, client, 1, true) == 1 and string.byte(lease.id, #client + 1) == DOT then
+      own, owns = own .. struct.pack(OWN, lease.claim, #lease.id, lease.id, SEAT_SIZE, VERSION, epoch, lease.ticket,
+        lease.token, lease.slot, lease.most, lease.ends - now), owns + 1
+    end
   end
 end
--- The flags: 1, the client asks again. 2 is reserved: a release may be an HDEL.
-return struct.pack('<Bc0BdddddBc0Bc0Ic0', #word, word, again and 1 or 0, position, waiting, max(holder_end - now, 0),
-  max(recover_until - now, 0), keep_us, #known, known, owns, own, #for_people, for_people)
+-- The flags: 1, the client asks again. 2 is reserved: a release may be an HDEL. A client that has nothing here any more
+-- keeps its memory for as long as the longest lease, but not until an idle lock is forgotten, which is after an hour.
+return struct.pack('<Bc0BddddddBBdddddHc0Ic0', #word, word, again and 1 or 0, position, waiting, held,
+  held > 0 and first_end - now or 0, now < recover_until and recover_until - now or 0, min(longest, HOUR_US * 5 / 6), MEMORY_SIZE,
+  VERSION, epoch, stamp, token, longest, max(pace, recover_pace, own_pace), owns, own, #for_people, for_people)

@@ -2,33 +2,46 @@
 -- empties a key and touches it again fails halfway: the hash, which never becomes empty, additions, TTLs, one removal,
 -- messages.
 -- PACKS: kind left_us memory seat id secret lock
--- NEEDS: lost found found_holder found_waiting recorded ended_how contender queued joins moves place
--- NEEDS: sessions leaving fields messages
--- SETS: live_until ttl_until holder_end holder_token holder_ticket broken cut claim recorded keep_us its_id
+-- NEEDS: lost found found_waiting recorded contender queued joins moves place sessions leaving fields messages
+-- NEEDS: leases ended held last_end
+-- SETS: live_until ttl_until recorded its_id
 do
-  local stands = holder ~= '' or waiting > 0
+  local stands = held > 0 or waiting > 0
   if waiting == 0 then live_until = 0 end
-  if holder == '' then holder_end, holder_token, holder_ticket, broken, cut, claim = 0, 0, 0, 0, 0, 0 end
-  keep_us = min(longest, HOUR_US * 5 / 6)
   -- If TIME was set back, stamps ahead of it must be remembered until it has caught up.
-  local rest_us = max(max(recover_until, holder_end, live_until) - now, stamp - raw, 0)
+  local rest_us = max(max(recover_until, last_end, live_until) - now, stamp - raw, 0)
   -- An idle lock that was granted only once is forgotten after an hour, because a million names may be used like that;
   -- any other after a day, because tokens must rise over a clock that jumps forwards and back.
   local needed_until = raw + ((stands or grants > 1) and DAY_US or HOUR_US) + rest_us
   local new_ttl = lost or ttl_until < needed_until or ttl_until > needed_until + 2 * SLACK_US
   if new_ttl then ttl_until = needed_until + SLACK_US end
-  local adds = joins and holder ~= contender and (moves or not queued)
+  local adds = contender and joins and (moves or not queued)
 
-  -- A session is removed with its last waiter, an entry with the lease or the place, unless its id has the other now.
-  local stays = found_holder == '' or found_holder == holder or joins and found_holder == contender
-  local gone = stays and {} or {found_holder}
+  -- The history may outlive the state.
+  local past = (recorded == 1 or not found) and string.sub(lock, 1, -5) .. HISTORY
+  if not found then recorded = redis.pcall('EXISTS', past) == 1 and 1 or 0 end
+
+  -- An entry is removed with its lease or place, unless its id has the other now; a session with its last waiter.
+  local gone, rows = {}, {}
+  for i = 1, #ended do
+    local lease = ended[i]
+    local now_held = leases[lease.id]
+    if now_held.ends <= now and (not joins or lease.id ~= contender) then gone[#gone + 1] = lease.id end
+    local entry = recorded == 1 and call('HGET', lock, lease.id)
+    if entry then
+      -- include texts: entry → label, owner
+      rows[#rows + 1] = cmsgpack.pack({lease.id, lease.token, label, owner, lease.token - lease.ticket,
+        max(raw - (now - lease.ends) - lease.token, 0), lease.how or 'expired', lease.slot})
+    end
+  end
   for i = 1, #leaving do
     its_id = leaving[i]
-    if its_id ~= holder then gone[#gone + 1] = its_id end
+    local now_held = leases[its_id]
+    if not now_held or now_held.ends <= now then gone[#gone + 1] = its_id end
     -- include session: its_id → session
     session[2] = session[2] - 1
   end
-  for its_client, planned in pairs(sessions) do
+  for its_client, planned in next, sessions do
     if planned[2] == 0 then
       gone[#gone + 1] = its_client .. '.'
     else
@@ -43,11 +56,6 @@ do
     or #gone > 0 and not may('HDEL', lock, '') and 'hdel'
     or new_ttl and not may('PEXPIRE', lock, 1) and 'pexpire')
   if denied then return redis.error_reply('NOPERM this user has no right to run the command ' .. denied) end
-
-  -- The history may outlive the state.
-  local past = (recorded == 1 or not found) and string.sub(lock, 1, -5) .. HISTORY
-  if not found then recorded = redis.pcall('EXISTS', past) == 1 and 1 or 0 end
-  -- include ended: holder, found_holder → ended
 
   if lost then call('DEL', lock, waiters) end
   if stands or epoch > 0 then
@@ -64,19 +72,19 @@ do
   if #leaving > 0 then call('ZREM', waiters, unpack(leaving)) end
 
   -- A history that cannot be written must not undo the other writes. One that was deleted is not begun again.
-  if ended then redis.pcall('XADD', past, 'NOMKSTREAM', 'MAXLEN', '~', PAST, '*', '', ended) end
+  for i = 1, #rows do redis.pcall('XADD', past, 'NOMKSTREAM', 'MAXLEN', '~', PAST, '*', '', rows[i]) end
   if new_ttl and recorded == 1 then redis.pcall('PEXPIRE', past, PAST_MS) end
 
   -- A client without the right to a channel must not undo the writes: heartbeats make up for the lost message.
   for i = 1, #messages do
-    local entry, kind, to_id, its_token, its_ticket, its_left_us = unpack(messages[i])
+    local lease, kind, entry, its_left_us = unpack(messages[i])
     -- include texts: entry → secret, tag
-    local message = struct.pack('<Bc0dBBdddddBBdddHc0Bc0Hc0', #kind, kind, its_left_us, MEMORY_SIZE, VERSION, epoch,
-      stamp, token, longest, max(pace, recover_pace), SEAT_SIZE, VERSION, epoch, its_ticket, its_token, #to_id, to_id,
-      #secret, secret, #lock, lock)
+    local message = struct.pack('<Bc0dBBdddddBBdddHHHc0Bc0Hc0', #kind, kind, its_left_us, MEMORY_SIZE, VERSION, epoch,
+      stamp, token, longest, max(pace, recover_pace), SEAT_SIZE, VERSION, epoch, lease.ticket, lease.token, lease.slot,
+      lease.most, #lease.id, lease.id, #secret, secret, #lock, lock)
     -- The client hears one channel for all its locks; in a cluster one for each slot, with the hash tag of a lock.
     local to = string.match(lock, '^[^{]*') .. (tag ~= '' and '{' .. tag .. '}:' or '') .. 'client:'
-      .. string.match(to_id, CLIENT_OF)
+      .. string.match(lease.id, CLIENT_OF)
     -- Up to Redis 6 no channel belongs to a slot: all nodes get it.
     local sent = tag ~= '' and redis.pcall('SPUBLISH', to, message)
     if type(sent) ~= 'number' then redis.pcall('PUBLISH', to, message) end

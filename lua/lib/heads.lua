@@ -2,7 +2,8 @@
 -- NEEDS: place now sessions leaving
 -- SETS: looked its_id head head_ticket head_until leaving waiting again
 while not head and waiting > 0 and looked < BATCH do
-  local found_id, its_ticket = unpack(call('ZRANGE', waiters, looked, looked, 'WITHSCORES'))
+  local at_rank = looked == 0 and '0' or looked -- to make a text of a number costs as much as a small command
+  local found_id, its_ticket = unpack(call('ZRANGE', waiters, at_rank, at_rank, 'WITHSCORES'))
   its_id, its_ticket = found_id, tonumber(its_ticket)
   if not its_id or its_ticket >= place then break end
   looked = looked + 1

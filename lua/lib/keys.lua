@@ -1,20 +1,31 @@
 -- keys: the keys of one lock, in the order in which every script declares them, and the forms of what is packed.
--- SETS: call max min lock waiters VERSION CLIENT_OF BAD_ID BAD_TEXT BAD_TERMS SESSION MEMORY MEMORY_SIZE SEAT SEAT_SIZE
--- SETS: TERMS TEXTS TEXTS_AT OWN HISTORY PAST PAST_MS HOUR_US DAY_US SLACK_US may joining lenient position own owns
+-- SETS: call max min lock waiters VERSION CLIENT_OF BAD_ID DOT SLOT LEASE FREE HUGE SESSION MEMORY MEMORY_SIZE SEAT SEAT_SIZE
+-- SETS: BAD_TEXT TERMS TEXTS TEXTS_AT BAD_TERMS BAD_MOST OWN HISTORY PAST PAST_MS HOUR_US DAY_US SLACK_US may joining
+-- SETS: lenient position own owns
 local call, max, min = redis.call, math.max, math.min -- a local is found faster
 local lock, waiters = KEYS[1], KEYS[2]
 local VERSION = 3 -- of the layout
--- The client of an id. Fields with other names must not be taken for ids: `` has the state, `CLIENT.` a session.
+-- The client of an id. Fields with other names must not be taken for ids: `` has the state, `CLIENT.` a session, `#` and
+-- two bytes the lease of a slot.
 local CLIENT_OF, BAD_ID = '^([^.]+)%.%d+$', 'ERR an id must be CLIENT.NUMBER'
+local DOT = 46 -- the byte
+-- The field of a slot, and its lease: most claim broken end token ticket id. That of slot 0 is in the state, so that a
+-- lock has one field.
+local SLOT, LEASE = '<c1H', '<HBBdddHc0'
+-- The tag of a free slot. That of another one is made from the id that has it (lib/leases.lua).
+local FREE = '\0\0\0\0'
+local HUGE = 1000 -- no more hold together, whatever they ask for: a script may look at all of them
 local SESSION = '<ddd' -- until when the client counts as alive, how many waiters it has, its heartbeat interval
--- What clients keep and send back: VERSION, then epoch stamp token longest pace, or epoch ticket token. Of all that is
--- packed, what stands behind the bytes that a script knows was added by a later version, and is passed over.
-local MEMORY, MEMORY_SIZE, SEAT, SEAT_SIZE = '<Bddddd', 41, '<Bddd', 25
+-- What clients keep and send back: VERSION, then epoch stamp token longest pace, or epoch ticket token slot most. Of all
+-- that is packed, what stands behind the bytes that a script knows was added by a later version, and is passed over.
+local MEMORY, MEMORY_SIZE, SEAT, SEAT_SIZE = '<Bddddd', 41, '<BdddHH', 29
 local BAD_TEXT = 'ERR a memory or seat is not one that a script of this layout gave'
 -- What a client asks for, and the second half of it: see lib/terms.lua and lib/texts.lua.
-local TERMS, TEXTS, TEXTS_AT, BAD_TERMS = '<dddddBBHHH', '<BHHH', 42, 'ERR the texts in terms are shorter than they say'
--- A lease or place of the client that asks, as the reply tells it: flags (1: it is a claim), its id, its seat.
-local OWN = '<BHc0BBddd'
+local TERMS, TEXTS, TEXTS_AT = '<dddddHBBHHH', '<BHHH', 44
+local BAD_TERMS, BAD_MOST = 'ERR the texts in terms are shorter than they say', 'ERR most must be at least 1'
+-- A lease or place of the client that asks, as the reply tells it: flags (1: it is a claim), its id, its seat, and what is
+-- left of the lease.
+local OWN = '<BHc0BBdddHHd'
 -- The key of the history ends with this instead of `lock`. It is not declared: a slot that is migrating refuses a
 -- request that names a key which is not there, and most locks have no history.
 local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000' -- how many grants it has, and how long it lives unused

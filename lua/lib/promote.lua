@@ -1,42 +1,49 @@
--- promote: grants a free lock to the first live waiter and tells it by a message. A contender is alive, and learns of
--- its grant from the reply.
--- NEEDS: client contender asked asked_us place ends queued joins sessions leaving fields messages
--- SETS: holder holder_end holder_token holder_ticket broken cut claim token stamp grants
--- SETS: longest longest_next generation waiting
-if holder == '' and now >= recover_until then
+-- promote: ends the leases that are over. Then, while one more may hold beside those who do, the first live waiter is
+-- granted the lowest free slot, and told by a message. One that does not fit stops all behind it. A contender is alive,
+-- and learns of its grant from the reply.
+-- NEEDS: contender asked asked_us asked_most place ends queued leaving messages fields
+-- SETS: leases token stamp grants longest longest_next generation waiting contender place queued head its_id again
+-- include sweep
+while (contender or waiting > 0) and held < limit and now >= recover_until do
   -- include heads: place → head, again
-  local grantee, its_lease, its_ticket, its_end, entry = contender, asked_us, place, ends, nil
+  if again or not head and not contender then break end
+  local entry, its_lease, its_most, its_ticket, its_end = asked, asked_us, asked_most, place, ends
+  its_id = head or contender
   if head then
-    grantee, entry, its_ticket = head, call('HGET', lock, head), head_ticket
-    local its_liveness, _, _, its_us = struct.unpack('<dddd', entry)
-    its_lease = its_us
+    local its_liveness, _
+    entry, its_ticket = call('HGET', lock, head), head_ticket
+    its_liveness, _, _, its_lease, _, its_most = struct.unpack(TERMS, entry)
     -- A claim: it lasts until its waiter has had a heartbeat to confirm it in, and ends with the session. So
     -- processes that died together cost one liveness window, not one each.
-    its_end = min(now + max(its_lease, its_liveness), head_until)
+    its_most, its_end = min(its_most, HUGE), min(now + max(its_lease, its_liveness), head_until)
   end
-  if grantee and not again then
-    if head or queued then leaving[#leaving + 1], leaving[grantee], waiting = grantee, true, waiting - 1 end
-    stamp = max(raw, stamp + 1)
-    token, grants = stamp, grants + 1
-    -- If it does not hear of its grant in time, this ticket is its place in the queue again. A try has none: its
-    -- token stands in.
-    holder, holder_end, holder_token, holder_ticket = grantee, its_end, token, min(its_ticket, token)
-    broken, cut, claim = 0, 0, (head or its_end < now + its_lease) and 1 or 0
-    if head then messages[#messages + 1] = {entry, 'grant', head, token, its_ticket, its_end - now} end
-    if holder_ticket > generation then
-      -- All who came before the generation are gone, and with them the leases that they asked for.
-      longest, longest_next, generation = longest_next, 0, stamp
-    end
-    longest, longest_next = max(longest, its_lease), max(longest_next, its_lease)
+  if held >= its_most then break end
+  if head and #messages == GRANTS then
+    again = true
+    break
   end
-end
-
-if contender and (joins or holder == contender) then
-  -- Also of a waiter in the queue, whose terms may have changed.
-  fields[1], fields[2] = contender, asked
-  longest, longest_next = max(longest, asked_us), max(longest_next, asked_us)
-  if holder ~= contender and not queued then
-    waiting = waiting + 1
-    sessions[client][2] = sessions[client][2] + 1
+  if head or queued then leaving[#leaving + 1], leaving[its_id], waiting = its_id, true, waiting - 1 end
+  stamp = max(raw, stamp + 1)
+  token, grants = stamp, grants + 1
+  -- If it does not hear of its grant in time, this ticket is its place in the queue again. A try has none: its token
+  -- stands in.
+  local lease = {slot = ((string.find(tags, FREE, 1, true) or #tags + 1) - 1) / 4, most = its_most,
+    claim = (head or its_end < now + its_lease) and 1 or 0, broken = 0, ends = its_end, token = token,
+    ticket = min(its_ticket, token), id = its_id, beyond = ''}
+  leases[#leases + 1], leases[its_id] = lease, lease
+  -- include put: lease
+  if lease.ticket > generation then
+    -- All who waited before the generation had their turn. Of the leases that they asked for some may last.
+    longest, longest_next, generation = max(longest_next, last_end - now), 0, stamp
   end
+  longest, longest_next = max(longest, its_lease), max(longest_next, its_lease)
+  -- include count: lease
+  if head then
+    messages[#messages + 1] = {lease, 'grant', entry, its_end - now}
+  else
+    fields[#fields + 1], fields[#fields + 2] = its_id, entry
+  end
+  -- A try may find its own id at the head of the queue.
+  if its_id == contender then contender, place, queued = nil, math.huge, nil end
+  head = nil
 end

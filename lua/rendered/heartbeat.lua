@@ -5,11 +5,16 @@ local call, max, min = redis.call, math.max, math.min -- a local is found faster
 local lock, waiters = KEYS[1], KEYS[2]
 local VERSION = 3 -- of the layout
 local CLIENT_OF, BAD_ID = '^([^.]+)%.%d+$', 'ERR an id must be CLIENT.NUMBER'
+local DOT = 46 -- the byte
+local SLOT, LEASE = '<c1H', '<HBBdddHc0'
+local FREE = '\0\0\0\0'
+local HUGE = 1000 -- no more hold together, whatever they ask for: a script may look at all of them
 local SESSION = '<ddd' -- until when the client counts as alive, how many waiters it has, its heartbeat interval
-local MEMORY, MEMORY_SIZE, SEAT, SEAT_SIZE = '<Bddddd', 41, '<Bddd', 25
+local MEMORY, MEMORY_SIZE, SEAT, SEAT_SIZE = '<Bddddd', 41, '<BdddHH', 29
 local BAD_TEXT = 'ERR a memory or seat is not one that a script of this layout gave'
-local TERMS, TEXTS, TEXTS_AT, BAD_TERMS = '<dddddBBHHH', '<BHHH', 42, 'ERR the texts in terms are shorter than they say'
-local OWN = '<BHc0BBddd'
+local TERMS, TEXTS, TEXTS_AT = '<dddddHBBHHH', '<BHHH', 44
+local BAD_TERMS, BAD_MOST = 'ERR the texts in terms are shorter than they say', 'ERR most must be at least 1'
+local OWN = '<BHc0BBdddHHd'
 local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000' -- how many grants it has, and how long it lives unused
 local HOUR_US, DAY_US = 3600000000, 86400000000
 local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
@@ -18,34 +23,39 @@ local joining, lenient = false, true
 local position, own, owns = 0, '', 0
 if memory ~= '' and (#memory < MEMORY_SIZE or string.byte(memory) ~= VERSION)
   or seat ~= '' and (#seat < SEAT_SIZE or string.byte(seat) ~= VERSION) then return redis.error_reply(BAD_TEXT) end
-local memory_version, known_epoch, known_stamp, known_token, known_longest, known_pace =
-  struct.unpack(MEMORY, memory ~= '' and memory or string.rep('\0', MEMORY_SIZE))
-local seat_version, seat_epoch, seat_ticket, seat_token =
-  struct.unpack(SEAT, seat ~= '' and seat or string.rep('\0', SEAT_SIZE))
+local _, known_epoch, known_stamp, known_token, known_longest, known_pace = 0, 0, 0, 0, 0, 0
+local seat_epoch, seat_ticket, seat_token, seat_slot, seat_most = 0, 0, 0, 0, 0
+if memory ~= '' then
+  _, known_epoch, known_stamp, known_token, known_longest, known_pace = struct.unpack(MEMORY, memory)
+end
+if seat ~= '' then _, seat_epoch, seat_ticket, seat_token, seat_slot, seat_most = struct.unpack(SEAT, seat) end
+if seat_slot >= HUGE then return redis.error_reply(BAD_TEXT) end
+local own_pace, left_us = heartbeat_us, 0
 local found = call('HGET', lock, '')
 if found and string.byte(found) ~= VERSION then
   return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in layout %d, this client knows layout %d',
     string.byte(found), VERSION))
 end
-local NUMBERS = '<BBBBBddddddddddddddddddddddHc0'
-local version, broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, silent_from,
-  silent_until, recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting,
-  live_until, ttl_until, holder_end, holder_token, holder_ticket, holder, beyond_at =
-  struct.unpack(NUMBERS, found or string.rep('\0', 183))
-local beyond = found and string.sub(found, beyond_at) or '' -- what a later version of the scripts has added
+local NUMBERS, STATE = '<BBBBdddddddddddddddddddddHHHHc0H', '<BBBBdddddddddddddddddddddHHHHc0Hc0'
+local version, calm, recorded, accounted, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until,
+  recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until,
+  first_end, last_end, held, limit, limited, tags, zeroth_size, zeroth_at =
+  struct.unpack(NUMBERS, found or string.rep('\0', 182))
+if calm > 0 then
+  return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in a form of layout %d that this client does not know',
+    VERSION))
+end
+local beyond = found and string.sub(found, zeroth_at + zeroth_size) or '' -- what a later version of the scripts has added
 local found_waiting = waiting
-local keep_us = min(longest, HOUR_US * 5 / 6) -- how long a client that has nothing here any more keeps its memory
-local lost = (waiting > 0 or not found or joining and (holder ~= '' or recover_until > 0))
+local lost = (waiting > 0 or not found or joining and (held > 0 or recover_until > 0))
   and call('ZCARD', waiters) ~= waiting
 local time = call('TIME')
 local raw = time[1] * 1000000 + time[2]
 local now = raw + skew
-local found_holder, found_end, found_token, found_ticket = holder, holder_end, holder_token, holder_ticket
-local lapsed = ''
 if live_until <= seen then
   pace = 0
 elseif pace > 0 then
-  if now <= max(holder_end, live_until, recover_until) + HOUR_US then now = min(now, seen + 2 * pace) end
+  if now <= max(last_end, live_until, recover_until) + HOUR_US then now = min(now, seen + 2 * pace) end
   local latest_us = silent_until - silent_from
   if now > seen and (now - seen > latest_us or 2 * (now - silent_until) > latest_us) then
     silent_from, silent_until = seen, now
@@ -54,67 +64,107 @@ end
 now = max(now, seen)
 skew = now - raw
 if now >= recover_until then recover_pace = 0 end
-if holder ~= '' and holder_end <= now then
-  lapsed, holder, holder_end = holder, '', 0
-end
-local contender, asked, asked_us, ends -- the asking id, its terms, its lease, and when that would end
+local contender, asked, asked_us, asked_most, ends
 local place = math.huge -- the contender's ticket; a try comes after all waiters
 local queued, joins, moves
 local sessions = {} -- by client, as planned: {until when it counts as alive, how many waiters it has, its heartbeat}
 local leaving = {} -- the ids that leave the queue, a list and a set
 local fields, messages = {}, {} -- entries to write, and messages to publish
+local named, every = {}, false -- the ids whose leases are read, and whether all are
+local ended = {} -- the leases that ended in this script
+local dropped = false -- whether the leases that are found are from before a loss of data
 local BATCH = 100 -- the most waiters that one script examines, so that its work is bounded
-local looked = 0 -- how many were
+local GRANTS = 16 -- the most grants by message, for the same reason
+local looked = 0 -- how many were examined
 local its_id, session, alive_until -- the waiter that was examined last, and its client's session
 local head, head_ticket, head_until -- the first live waiter among them
-local again = false -- whether the batch limit was reached, so that the caller asks again
-local ended_how = 'lost' -- how the lease ended that this script ends
+local again = false -- whether a limit was reached, so that the caller asks again
 if lost then
   local last = not found and call('ZRANGE', waiters, '-1', '-1', 'WITHSCORES')[2]
-  stamp = max(raw, stamp + 1, tonumber(last or 0) + 1)
-  epoch = stamp
-  if found then
-    recover_from, recover_pace = now, max(recover_pace, pace)
-    recover_until = max(now + max(3 * recover_pace, longest), live_until)
-  end
-  waiting, found_waiting, live_until, broken, cut, claim = 0, 0, 0, 0, 0, 0
-  holder, holder_end, found_holder, lapsed = '', 0, '', ''
+  stamp = max(stamp, tonumber(last or 0))
+  stamp = max(raw, stamp + 1)
+  epoch, recover_from, recover_pace, accounted = stamp, now, max(recover_pace, pace), 0
+  dropped = true
+  recover_pace = max(recover_pace, own_pace)
+  local wait_us = max(3 * recover_pace, longest)
+  recover_until = wait_us > 0 and max(now + wait_us, live_until) or 0
+  waiting, found_waiting, live_until = 0, 0, 0
 end
-local own_pace, left_us = heartbeat_us, 0
 local highest = max(known_epoch, known_stamp, known_token, seat_epoch, seat_ticket, seat_token)
 local believed = highest <= stamp or highest <= raw + DAY_US
 if believed then
-  local knows = memory ~= '' -- a stranger knows of no loss
+  local knows = known_epoch > 0 -- a stranger knows of no loss
   local rollback = knows and (max(known_epoch, seat_epoch) > epoch
     or known_epoch == epoch and (known_stamp > stamp or known_token > token)
     or seat_epoch == epoch and (seat_ticket > stamp or seat_token > token))
   local older = knows and (known_epoch < epoch or seat_epoch > 0 and seat_epoch < epoch)
-  local anew, returns = older and not rollback and recover_until == 0, older and now < recover_until
+  local opens = rollback or older and recover_until == 0
   stamp = max(stamp, highest)
-  local lasts_us = max(known_token, seat_token) + 1 < token and 0 or max(left_us, known_longest)
-  if rollback or anew then
+  if opens then
     stamp = max(raw, stamp + 1)
-    epoch = stamp
-    recover_from, recover_pace = now, max(recover_pace, pace)
+    epoch, recover_from, recover_pace, accounted = stamp, now, max(recover_pace, pace), 0
   end
-  if rollback or anew or returns then
+  if opens or older and now < recover_until then
+    if accounted == 1 and max(known_token, seat_token) > token then accounted = 0 end
+    local lasts_us = max(left_us, known_longest)
     recover_pace, longest = max(recover_pace, known_pace, own_pace), max(longest, lasts_us)
-    recover_until = max(recover_until, recover_from + max(3 * recover_pace, lasts_us))
+    recover_until = max(recover_until, recover_from + max(3 * recover_pace, accounted > 0 and 0 or lasts_us))
   end
-  if now < recover_until then
-    if holder ~= '' and (rollback or known_token > holder_token + broken) then
-      holder_end, cut = min(holder_end, recover_until), 1
+  if now < recover_until then token = max(token, known_token) end
+  dropped = dropped or rollback
+end
+named = {unpack(ARGV, 4)}
+local leases = {} -- a list, also of those that have ended; and by id
+for i = held > 0 and named[1] and 0 or 1, held > 0 and #named or 0 do
+  local of_id, is_claim = named[i] or named[1], i == 0
+  local tag = is_claim and string.sub(of_id, 1, 2) .. '..' or string.sub(of_id, -4)
+  if #tag < 4 then tag = '.' .. tag end
+  local tag_at = string.find(tags, tag, 1, true)
+  while tag_at do
+    if tag_at % 4 == 1 then
+      local slot = (tag_at - 1) / 4
+      local text, from, till = found, zeroth_at, zeroth_at + zeroth_size - 1
+      if slot > 0 then
+        text, from = call('HGET', lock, struct.pack(SLOT, '#', slot)), 1
+        till = #text
+      end
+      local its_most, claim, broken, its_end, its_token, its_ticket, holder, at = struct.unpack(LEASE, text, from)
+      local lease = {slot = slot, most = its_most, claim = claim, broken = broken, ends = its_end, token = its_token,
+        ticket = its_ticket, id = holder, beyond = at <= till and string.sub(text, at, till) or ''}
+      if not leases[holder] then
+        leases[#leases + 1], leases[holder], held = lease, lease, held - 1
+        if its_most == limit then limited = limited - 1 end
+      end
     end
-    token = max(token, known_token)
+    tag_at = tag_at + 4 <= #tags and string.find(tags, tag, tag_at + 1, true)
   end
 end
+if held == 0 or limited == 0 or first_end <= now or now < recover_until or every or dropped then
+  for slot = 0, held > 0 and #tags / 4 - 1 or -1 do
+    if string.sub(tags, 4 * slot + 1, 4 * slot + 4) ~= FREE then
+      local text, from, till = found, zeroth_at, zeroth_at + zeroth_size - 1
+      if slot > 0 then
+        text, from = call('HGET', lock, struct.pack(SLOT, '#', slot)), 1
+        till = #text
+      end
+      local its_most, claim, broken, its_end, its_token, its_ticket, holder, at = struct.unpack(LEASE, text, from)
+      local lease = {slot = slot, most = its_most, claim = claim, broken = broken, ends = its_end, token = its_token,
+        ticket = its_ticket, id = holder, beyond = at <= till and string.sub(text, at, till) or ''}
+      if not leases[holder] then
+        leases[#leases + 1], leases[holder], held = lease, lease, held - 1
+        if its_most == limit then limited = limited - 1 end
+      end
+    end
+  end
+  limit, limited, first_end, last_end = HUGE, 0, math.huge, 0
+end
+for i = 1, dropped and #leases or 0 do leases[i].ends, leases[i].how = min(leases[i].ends, now), 'lost' end
 local first, rank, missing
-for i = 4, #ARGV do
-  local id = ARGV[i]
+for i = 1, #named do
+  local id = named[i]
   if string.match(id, CLIENT_OF) ~= client then return redis.error_reply(BAD_ID) end
-  if id == holder then
-    missing = missing or cut == 1
-  else
+  local mine = leases[id]
+  if not mine or mine.ends <= now then
     local its_rank = waiting > 0 and call('ZRANK', waiters, id)
     if its_rank then first, rank = first or id, rank or its_rank else missing = true end
   end
@@ -128,9 +178,35 @@ if first then
   if heartbeat_us > pace or now >= pace_until then pace, pace_until = heartbeat_us, 0 end
   if heartbeat_us == pace then pace_until = max(pace_until, session_end) end
 end
-if holder == '' and now >= recover_until then
+for i = 1, #leases do
+  local lease = leases[i]
+  if lease.ends > now then
+    held = held + 1
+    if lease.ends < first_end then first_end = lease.ends end
+    if lease.ends > last_end then last_end = lease.ends end
+    if lease.most < limit then limit, limited = lease.most, 0 end
+    if lease.most == limit then limited = limited + 1 end
+  else
+    ended[#ended + 1] = lease
+  end
+end
+if held == 0 then
+  tags = ''
+elseif #ended > 0 then
+  table.sort(ended, function(one, other) return one.slot < other.slot end)
+  local pieces, from = {}, 1
+  for i = 1, #ended do
+    if not ended[i].replaced then
+      pieces[#pieces + 1] = string.sub(tags, from, 4 * ended[i].slot) .. FREE
+      from = 4 * ended[i].slot + 5
+    end
+  end
+  tags = string.match(table.concat(pieces) .. string.sub(tags, from), '^.*%Z')
+end
+while (contender or waiting > 0) and held < limit and now >= recover_until do
   while not head and waiting > 0 and looked < BATCH do
-    local found_id, its_ticket = unpack(call('ZRANGE', waiters, looked, looked, 'WITHSCORES'))
+    local at_rank = looked == 0 and '0' or looked -- to make a text of a number costs as much as a small command
+    local found_id, its_ticket = unpack(call('ZRANGE', waiters, at_rank, at_rank, 'WITHSCORES'))
     its_id, its_ticket = found_id, tonumber(its_ticket)
     if not its_id or its_ticket >= place then break end
     looked = looked + 1
@@ -150,49 +226,82 @@ if holder == '' and now >= recover_until then
     end
   end
   again = not head and looked == BATCH and waiting > 0
-  local grantee, its_lease, its_ticket, its_end, entry = contender, asked_us, place, ends, nil
+  if again or not head and not contender then break end
+  local entry, its_lease, its_most, its_ticket, its_end = asked, asked_us, asked_most, place, ends
+  its_id = head or contender
   if head then
-    grantee, entry, its_ticket = head, call('HGET', lock, head), head_ticket
-    local its_liveness, _, _, its_us = struct.unpack('<dddd', entry)
-    its_lease = its_us
-    its_end = min(now + max(its_lease, its_liveness), head_until)
+    local its_liveness, _
+    entry, its_ticket = call('HGET', lock, head), head_ticket
+    its_liveness, _, _, its_lease, _, its_most = struct.unpack(TERMS, entry)
+    its_most, its_end = min(its_most, HUGE), min(now + max(its_lease, its_liveness), head_until)
   end
-  if grantee and not again then
-    if head or queued then leaving[#leaving + 1], leaving[grantee], waiting = grantee, true, waiting - 1 end
-    stamp = max(raw, stamp + 1)
-    token, grants = stamp, grants + 1
-    holder, holder_end, holder_token, holder_ticket = grantee, its_end, token, min(its_ticket, token)
-    broken, cut, claim = 0, 0, (head or its_end < now + its_lease) and 1 or 0
-    if head then messages[#messages + 1] = {entry, 'grant', head, token, its_ticket, its_end - now} end
-    if holder_ticket > generation then
-      longest, longest_next, generation = longest_next, 0, stamp
-    end
-    longest, longest_next = max(longest, its_lease), max(longest_next, its_lease)
+  if held >= its_most then break end
+  if head and #messages == GRANTS then
+    again = true
+    break
   end
-end
-if contender and (joins or holder == contender) then
-  fields[1], fields[2] = contender, asked
-  longest, longest_next = max(longest, asked_us), max(longest_next, asked_us)
-  if holder ~= contender and not queued then
-    waiting = waiting + 1
-    sessions[client][2] = sessions[client][2] + 1
+  if head or queued then leaving[#leaving + 1], leaving[its_id], waiting = its_id, true, waiting - 1 end
+  stamp = max(raw, stamp + 1)
+  token, grants = stamp, grants + 1
+  local lease = {slot = ((string.find(tags, FREE, 1, true) or #tags + 1) - 1) / 4, most = its_most,
+    claim = (head or its_end < now + its_lease) and 1 or 0, broken = 0, ends = its_end, token = token,
+    ticket = min(its_ticket, token), id = its_id, beyond = ''}
+  leases[#leases + 1], leases[its_id] = lease, lease
+  do
+    local of_id, is_claim, behind = lease.id, lease.claim == 1, 4 * lease.slot + 5
+    local tag = is_claim and string.sub(of_id, 1, 2) .. '..' or string.sub(of_id, -4)
+    if #tag < 4 then tag = '.' .. tag end
+    tags = (behind > #tags + 4 and tags or string.sub(tags, 1, behind - 5)) .. tag .. string.sub(tags, behind)
+    lease.changed = true
   end
+  if lease.ticket > generation then
+    longest, longest_next, generation = max(longest_next, last_end - now), 0, stamp
+  end
+  longest, longest_next = max(longest, its_lease), max(longest_next, its_lease)
+  held = held + 1
+  if lease.ends < first_end then first_end = lease.ends end
+  if lease.ends > last_end then last_end = lease.ends end
+  if lease.most < limit then limit, limited = lease.most, 0 end
+  if lease.most == limit then limited = limited + 1 end
+  if head then
+    messages[#messages + 1] = {lease, 'grant', entry, its_end - now}
+  else
+    fields[#fields + 1], fields[#fields + 2] = its_id, entry
+  end
+  if its_id == contender then contender, place, queued = nil, math.huge, nil end
+  head = nil
 end
 do
-  local stands = holder ~= '' or waiting > 0
+  local stands = held > 0 or waiting > 0
   if waiting == 0 then live_until = 0 end
-  if holder == '' then holder_end, holder_token, holder_ticket, broken, cut, claim = 0, 0, 0, 0, 0, 0 end
-  keep_us = min(longest, HOUR_US * 5 / 6)
-  local rest_us = max(max(recover_until, holder_end, live_until) - now, stamp - raw, 0)
+  local rest_us = max(max(recover_until, last_end, live_until) - now, stamp - raw, 0)
   local needed_until = raw + ((stands or grants > 1) and DAY_US or HOUR_US) + rest_us
   local new_ttl = lost or ttl_until < needed_until or ttl_until > needed_until + 2 * SLACK_US
   if new_ttl then ttl_until = needed_until + SLACK_US end
-  local adds = joins and holder ~= contender and (moves or not queued)
-  local stays = found_holder == '' or found_holder == holder or joins and found_holder == contender
-  local gone = stays and {} or {found_holder}
+  local adds = contender and joins and (moves or not queued)
+  local past = (recorded == 1 or not found) and string.sub(lock, 1, -5) .. HISTORY
+  if not found then recorded = redis.pcall('EXISTS', past) == 1 and 1 or 0 end
+  local gone, rows = {}, {}
+  for i = 1, #ended do
+    local lease = ended[i]
+    local now_held = leases[lease.id]
+    if now_held.ends <= now and (not joins or lease.id ~= contender) then gone[#gone + 1] = lease.id end
+    local entry = recorded == 1 and call('HGET', lock, lease.id)
+    if entry then
+      local secret_size, label_size, owner_size, tag_size, secret_at = struct.unpack(TEXTS, entry, TEXTS_AT)
+      local label_at = secret_at + secret_size
+      local owner_at = label_at + label_size
+      local tag_at = owner_at + owner_size
+      local secret, label = string.sub(entry, secret_at, label_at - 1), string.sub(entry, label_at, owner_at - 1)
+      local owner, tag = string.sub(entry, owner_at, tag_at - 1), string.sub(entry, tag_at, tag_at + tag_size - 1)
+      rows[#rows + 1] = cmsgpack.pack({lease.id, lease.token, label, owner, lease.token - lease.ticket,
+        max(raw - (now - lease.ends) - lease.token, 0), lease.how or 'expired', lease.slot})
+    end
+  end
   for i = 1, #leaving do
     its_id = leaving[i]
-    if its_id ~= holder then gone[#gone + 1] = its_id end
+    local now_held = leases[its_id]
+    if not now_held or now_held.ends <= now then gone[#gone + 1] = its_id end
     local its_client = string.match(its_id, CLIENT_OF)
     session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
     sessions[its_client] = session
@@ -202,7 +311,7 @@ do
     end
     session[2] = session[2] - 1
   end
-  for its_client, planned in pairs(sessions) do
+  for its_client, planned in next, sessions do
     if planned[2] == 0 then
       gone[#gone + 1] = its_client .. '.'
     else
@@ -214,26 +323,29 @@ do
     or #gone > 0 and not may('HDEL', lock, '') and 'hdel'
     or new_ttl and not may('PEXPIRE', lock, 1) and 'pexpire')
   if denied then return redis.error_reply('NOPERM this user has no right to run the command ' .. denied) end
-  local past = (recorded == 1 or not found) and string.sub(lock, 1, -5) .. HISTORY
-  if not found then recorded = redis.pcall('EXISTS', past) == 1 and 1 or 0 end
-  local ended
-  if recorded == 1 and found_holder ~= '' and (holder ~= found_holder or holder_token ~= found_token) then
-    local entry = call('HGET', lock, found_holder)
-    local secret_size, label_size, owner_size, tag_size, secret_at = struct.unpack(TEXTS, entry, TEXTS_AT)
-    local label_at = secret_at + secret_size
-    local owner_at = label_at + label_size
-    local tag_at = owner_at + owner_size
-    local secret, label = string.sub(entry, secret_at, label_at - 1), string.sub(entry, label_at, owner_at - 1)
-    local owner, tag = string.sub(entry, owner_at, tag_at - 1), string.sub(entry, tag_at, tag_at + tag_size - 1)
-    local over_us = lapsed ~= '' and now - found_end or 0 -- since when it was over
-    ended = cmsgpack.pack({found_holder, found_token, label, owner, found_token - found_ticket,
-      max(raw - over_us - found_token, 0), lapsed ~= '' and 'expired' or ended_how})
-  end
   if lost then call('DEL', lock, waiters) end
   if stands or epoch > 0 then
-    local numbers = struct.pack(NUMBERS, VERSION, broken, cut, claim, recorded, stamp, token, epoch, now, skew, pace,
-      pace_until, silent_from, silent_until, recover_from, recover_until, recover_pace, grants, longest, longest_next,
-      generation, waiting, live_until, ttl_until, holder_end, holder_token, holder_ticket, #holder, holder) .. beyond
+    local zeroth = held == 0 and '' -- the lease of slot 0
+    for i = 1, #leases do
+      local lease = leases[i]
+      if lease.changed and lease.ends > now then
+        local text = struct.pack(LEASE, lease.most, lease.claim, lease.broken, lease.ends, lease.token, lease.ticket,
+          #lease.id, lease.id) .. lease.beyond
+        if lease.slot == 0 then
+          zeroth = text
+        else
+          fields[#fields + 1], fields[#fields + 2] = struct.pack(SLOT, '#', lease.slot), text
+        end
+      end
+    end
+    if not zeroth then
+      zeroth = zeroth_size > 0 and string.byte(tags, 4) > 0 and string.sub(found, zeroth_at, zeroth_at + zeroth_size - 1)
+        or ''
+    end
+    local numbers = struct.pack(STATE, VERSION, calm, recorded, accounted, stamp, token, epoch, now, skew, pace, pace_until,
+      silent_from, silent_until, recover_from, recover_until, recover_pace, grants, longest, longest_next, generation,
+      waiting, live_until, ttl_until, held > 0 and first_end or 0, last_end, held, limit, limited, #tags, tags, #zeroth,
+      zeroth) .. beyond
     local written = redis.pcall('HSET', lock, '', numbers, unpack(fields))
     if type(written) == 'table' then
       if not lenient or not string.find(written.err, 'OOM', 1, true) then return written end
@@ -249,36 +361,37 @@ do
     if waiting > 0 then call('PEXPIRE', waiters, ttl) end
   end
   if #leaving > 0 then call('ZREM', waiters, unpack(leaving)) end
-  if ended then redis.pcall('XADD', past, 'NOMKSTREAM', 'MAXLEN', '~', PAST, '*', '', ended) end
+  for i = 1, #rows do redis.pcall('XADD', past, 'NOMKSTREAM', 'MAXLEN', '~', PAST, '*', '', rows[i]) end
   if new_ttl and recorded == 1 then redis.pcall('PEXPIRE', past, PAST_MS) end
   for i = 1, #messages do
-    local entry, kind, to_id, its_token, its_ticket, its_left_us = unpack(messages[i])
+    local lease, kind, entry, its_left_us = unpack(messages[i])
     local secret_size, label_size, owner_size, tag_size, secret_at = struct.unpack(TEXTS, entry, TEXTS_AT)
     local label_at = secret_at + secret_size
     local owner_at = label_at + label_size
     local tag_at = owner_at + owner_size
     local secret, label = string.sub(entry, secret_at, label_at - 1), string.sub(entry, label_at, owner_at - 1)
     local owner, tag = string.sub(entry, owner_at, tag_at - 1), string.sub(entry, tag_at, tag_at + tag_size - 1)
-    local message = struct.pack('<Bc0dBBdddddBBdddHc0Bc0Hc0', #kind, kind, its_left_us, MEMORY_SIZE, VERSION, epoch,
-      stamp, token, longest, max(pace, recover_pace), SEAT_SIZE, VERSION, epoch, its_ticket, its_token, #to_id, to_id,
-      #secret, secret, #lock, lock)
+    local message = struct.pack('<Bc0dBBdddddBBdddHHHc0Bc0Hc0', #kind, kind, its_left_us, MEMORY_SIZE, VERSION, epoch,
+      stamp, token, longest, max(pace, recover_pace), SEAT_SIZE, VERSION, epoch, lease.ticket, lease.token, lease.slot,
+      lease.most, #lease.id, lease.id, #secret, secret, #lock, lock)
     local to = string.match(lock, '^[^{]*') .. (tag ~= '' and '{' .. tag .. '}:' or '') .. 'client:'
-      .. string.match(to_id, CLIENT_OF)
+      .. string.match(lease.id, CLIENT_OF)
     local sent = tag ~= '' and redis.pcall('SPUBLISH', to, message)
     if type(sent) ~= 'number' then redis.pcall('PUBLISH', to, message) end
   end
 end
 local word, told = missing and 'unknown' or 'alive', {}
 if first and not missing and not leaving[first] then position = rank - #leaving + 1 end
-local known, for_people = '', #told > 0 and cmsgpack.pack(told) or ''
+local for_people = #told > 0 and cmsgpack.pack(told) or ''
 if client ~= '' then
-  if cut == 0 and string.match(holder, CLIENT_OF) == client then
-    own = struct.pack(OWN, claim, #holder, holder, SEAT_SIZE, VERSION, epoch, holder_ticket, holder_token) .. own
-    owns = owns + 1
-  end
-  if epoch > 0 then
-    known = struct.pack(MEMORY, VERSION, epoch, stamp, token, longest, max(pace, recover_pace, own_pace))
+  for i = 1, #leases do
+    local lease = leases[i]
+    if lease.ends > now and string.find(lease.id, client, 1, true) == 1 and string.byte(lease.id, #client + 1) == DOT then
+      own, owns = own .. struct.pack(OWN, lease.claim, #lease.id, lease.id, SEAT_SIZE, VERSION, epoch, lease.ticket,
+        lease.token, lease.slot, lease.most, lease.ends - now), owns + 1
+    end
   end
 end
-return struct.pack('<Bc0BdddddBc0Bc0Ic0', #word, word, again and 1 or 0, position, waiting, max(holder_end - now, 0),
-  max(recover_until - now, 0), keep_us, #known, known, owns, own, #for_people, for_people)
+return struct.pack('<Bc0BddddddBBdddddHc0Ic0', #word, word, again and 1 or 0, position, waiting, held,
+  held > 0 and first_end - now or 0, now < recover_until and recover_until - now or 0, min(longest, HOUR_US * 5 / 6), MEMORY_SIZE,
+  VERSION, epoch, stamp, token, longest, max(pace, recover_pace, own_pace), owns, own, #for_people, for_people)

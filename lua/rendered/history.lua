@@ -3,11 +3,16 @@ local call, max, min = redis.call, math.max, math.min -- a local is found faster
 local lock, waiters = KEYS[1], KEYS[2]
 local VERSION = 3 -- of the layout
 local CLIENT_OF, BAD_ID = '^([^.]+)%.%d+$', 'ERR an id must be CLIENT.NUMBER'
+local DOT = 46 -- the byte
+local SLOT, LEASE = '<c1H', '<HBBdddHc0'
+local FREE = '\0\0\0\0'
+local HUGE = 1000 -- no more hold together, whatever they ask for: a script may look at all of them
 local SESSION = '<ddd' -- until when the client counts as alive, how many waiters it has, its heartbeat interval
-local MEMORY, MEMORY_SIZE, SEAT, SEAT_SIZE = '<Bddddd', 41, '<Bddd', 25
+local MEMORY, MEMORY_SIZE, SEAT, SEAT_SIZE = '<Bddddd', 41, '<BdddHH', 29
 local BAD_TEXT = 'ERR a memory or seat is not one that a script of this layout gave'
-local TERMS, TEXTS, TEXTS_AT, BAD_TERMS = '<dddddBBHHH', '<BHHH', 42, 'ERR the texts in terms are shorter than they say'
-local OWN = '<BHc0BBddd'
+local TERMS, TEXTS, TEXTS_AT = '<dddddHBBHHH', '<BHHH', 44
+local BAD_TERMS, BAD_MOST = 'ERR the texts in terms are shorter than they say', 'ERR most must be at least 1'
+local OWN = '<BHc0BBdddHHd'
 local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000' -- how many grants it has, and how long it lives unused
 local HOUR_US, DAY_US = 3600000000, 86400000000
 local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
@@ -19,25 +24,26 @@ if found and string.byte(found) ~= VERSION then
   return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in layout %d, this client knows layout %d',
     string.byte(found), VERSION))
 end
-local NUMBERS = '<BBBBBddddddddddddddddddddddHc0'
-local version, broken, cut, claim, recorded, stamp, token, epoch, seen, skew, pace, pace_until, silent_from,
-  silent_until, recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting,
-  live_until, ttl_until, holder_end, holder_token, holder_ticket, holder, beyond_at =
-  struct.unpack(NUMBERS, found or string.rep('\0', 183))
-local beyond = found and string.sub(found, beyond_at) or '' -- what a later version of the scripts has added
+local NUMBERS, STATE = '<BBBBdddddddddddddddddddddHHHHc0H', '<BBBBdddddddddddddddddddddHHHHc0Hc0'
+local version, calm, recorded, accounted, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until,
+  recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until,
+  first_end, last_end, held, limit, limited, tags, zeroth_size, zeroth_at =
+  struct.unpack(NUMBERS, found or string.rep('\0', 182))
+if calm > 0 then
+  return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in a form of layout %d that this client does not know',
+    VERSION))
+end
+local beyond = found and string.sub(found, zeroth_at + zeroth_size) or '' -- what a later version of the scripts has added
 local found_waiting = waiting
-local keep_us = min(longest, HOUR_US * 5 / 6) -- how long a client that has nothing here any more keeps its memory
-local lost = (waiting > 0 or not found or joining and (holder ~= '' or recover_until > 0))
+local lost = (waiting > 0 or not found or joining and (held > 0 or recover_until > 0))
   and call('ZCARD', waiters) ~= waiting
 local time = call('TIME')
 local raw = time[1] * 1000000 + time[2]
 local now = raw + skew
-local found_holder, found_end, found_token, found_ticket = holder, holder_end, holder_token, holder_ticket
-local lapsed = ''
 if live_until <= seen then
   pace = 0
 elseif pace > 0 then
-  if now <= max(holder_end, live_until, recover_until) + HOUR_US then now = min(now, seen + 2 * pace) end
+  if now <= max(last_end, live_until, recover_until) + HOUR_US then now = min(now, seen + 2 * pace) end
   local latest_us = silent_until - silent_from
   if now > seen and (now - seen > latest_us or 2 * (now - silent_until) > latest_us) then
     silent_from, silent_until = seen, now
@@ -46,8 +52,90 @@ end
 now = max(now, seen)
 skew = now - raw
 if now >= recover_until then recover_pace = 0 end
-if holder ~= '' and holder_end <= now then
-  lapsed, holder, holder_end = holder, '', 0
+local contender, asked, asked_us, asked_most, ends
+local place = math.huge -- the contender's ticket; a try comes after all waiters
+local queued, joins, moves
+local sessions = {} -- by client, as planned: {until when it counts as alive, how many waiters it has, its heartbeat}
+local leaving = {} -- the ids that leave the queue, a list and a set
+local fields, messages = {}, {} -- entries to write, and messages to publish
+local named, every = {}, false -- the ids whose leases are read, and whether all are
+local ended = {} -- the leases that ended in this script
+local dropped = false -- whether the leases that are found are from before a loss of data
+local BATCH = 100 -- the most waiters that one script examines, so that its work is bounded
+local GRANTS = 16 -- the most grants by message, for the same reason
+local looked = 0 -- how many were examined
+local its_id, session, alive_until -- the waiter that was examined last, and its client's session
+local head, head_ticket, head_until -- the first live waiter among them
+local again = false -- whether a limit was reached, so that the caller asks again
+local leases = {} -- a list, also of those that have ended; and by id
+for i = held > 0 and named[1] and 0 or 1, held > 0 and #named or 0 do
+  local of_id, is_claim = named[i] or named[1], i == 0
+  local tag = is_claim and string.sub(of_id, 1, 2) .. '..' or string.sub(of_id, -4)
+  if #tag < 4 then tag = '.' .. tag end
+  local tag_at = string.find(tags, tag, 1, true)
+  while tag_at do
+    if tag_at % 4 == 1 then
+      local slot = (tag_at - 1) / 4
+      local text, from, till = found, zeroth_at, zeroth_at + zeroth_size - 1
+      if slot > 0 then
+        text, from = call('HGET', lock, struct.pack(SLOT, '#', slot)), 1
+        till = #text
+      end
+      local its_most, claim, broken, its_end, its_token, its_ticket, holder, at = struct.unpack(LEASE, text, from)
+      local lease = {slot = slot, most = its_most, claim = claim, broken = broken, ends = its_end, token = its_token,
+        ticket = its_ticket, id = holder, beyond = at <= till and string.sub(text, at, till) or ''}
+      if not leases[holder] then
+        leases[#leases + 1], leases[holder], held = lease, lease, held - 1
+        if its_most == limit then limited = limited - 1 end
+      end
+    end
+    tag_at = tag_at + 4 <= #tags and string.find(tags, tag, tag_at + 1, true)
+  end
+end
+if held == 0 or limited == 0 or first_end <= now or now < recover_until or every or dropped then
+  for slot = 0, held > 0 and #tags / 4 - 1 or -1 do
+    if string.sub(tags, 4 * slot + 1, 4 * slot + 4) ~= FREE then
+      local text, from, till = found, zeroth_at, zeroth_at + zeroth_size - 1
+      if slot > 0 then
+        text, from = call('HGET', lock, struct.pack(SLOT, '#', slot)), 1
+        till = #text
+      end
+      local its_most, claim, broken, its_end, its_token, its_ticket, holder, at = struct.unpack(LEASE, text, from)
+      local lease = {slot = slot, most = its_most, claim = claim, broken = broken, ends = its_end, token = its_token,
+        ticket = its_ticket, id = holder, beyond = at <= till and string.sub(text, at, till) or ''}
+      if not leases[holder] then
+        leases[#leases + 1], leases[holder], held = lease, lease, held - 1
+        if its_most == limit then limited = limited - 1 end
+      end
+    end
+  end
+  limit, limited, first_end, last_end = HUGE, 0, math.huge, 0
+end
+for i = 1, dropped and #leases or 0 do leases[i].ends, leases[i].how = min(leases[i].ends, now), 'lost' end
+for i = 1, #leases do
+  local lease = leases[i]
+  if lease.ends > now then
+    held = held + 1
+    if lease.ends < first_end then first_end = lease.ends end
+    if lease.ends > last_end then last_end = lease.ends end
+    if lease.most < limit then limit, limited = lease.most, 0 end
+    if lease.most == limit then limited = limited + 1 end
+  else
+    ended[#ended + 1] = lease
+  end
+end
+if held == 0 then
+  tags = ''
+elseif #ended > 0 then
+  table.sort(ended, function(one, other) return one.slot < other.slot end)
+  local pieces, from = {}, 1
+  for i = 1, #ended do
+    if not ended[i].replaced then
+      pieces[#pieces + 1] = string.sub(tags, from, 4 * ended[i].slot) .. FREE
+      from = 4 * ended[i].slot + 5
+    end
+  end
+  tags = string.match(table.concat(pieces) .. string.sub(tags, from), '^.*%Z')
 end
 local past = string.sub(lock, 1, -5) .. HISTORY
 if switch == '1' then
@@ -63,23 +151,24 @@ elseif switch == '0' then
 end
 recorded = call('EXISTS', past)
 if found and switch ~= '' then
-  call('HSET', lock, '', string.sub(found, 1, 4) .. string.char(recorded) .. string.sub(found, 6))
+  call('HSET', lock, '', string.sub(found, 1, 2) .. string.char(recorded) .. string.sub(found, 4))
 end
 local rows = {}
 if recorded == 1 and count ~= '0' then
   local entries = call('XREVRANGE', past, '+', '-', 'COUNT', count)
   for i = 1, #entries do rows[i] = cmsgpack.unpack(entries[i][2][2]) end
 end
-local client, word, told, again, own_pace = '', 'history', {'recorded', recorded, 'past', rows}, false, 0
-local known, for_people = '', #told > 0 and cmsgpack.pack(told) or ''
+local client, word, told, own_pace = '', 'history', {'recorded', recorded, 'past', rows}, 0
+local for_people = #told > 0 and cmsgpack.pack(told) or ''
 if client ~= '' then
-  if cut == 0 and string.match(holder, CLIENT_OF) == client then
-    own = struct.pack(OWN, claim, #holder, holder, SEAT_SIZE, VERSION, epoch, holder_ticket, holder_token) .. own
-    owns = owns + 1
-  end
-  if epoch > 0 then
-    known = struct.pack(MEMORY, VERSION, epoch, stamp, token, longest, max(pace, recover_pace, own_pace))
+  for i = 1, #leases do
+    local lease = leases[i]
+    if lease.ends > now and string.find(lease.id, client, 1, true) == 1 and string.byte(lease.id, #client + 1) == DOT then
+      own, owns = own .. struct.pack(OWN, lease.claim, #lease.id, lease.id, SEAT_SIZE, VERSION, epoch, lease.ticket,
+        lease.token, lease.slot, lease.most, lease.ends - now), owns + 1
+    end
   end
 end
-return struct.pack('<Bc0BdddddBc0Bc0Ic0', #word, word, again and 1 or 0, position, waiting, max(holder_end - now, 0),
-  max(recover_until - now, 0), keep_us, #known, known, owns, own, #for_people, for_people)
+return struct.pack('<Bc0BddddddBBdddddHc0Ic0', #word, word, again and 1 or 0, position, waiting, held,
+  held > 0 and first_end - now or 0, now < recover_until and recover_until - now or 0, min(longest, HOUR_US * 5 / 6), MEMORY_SIZE,
+  VERSION, epoch, stamp, token, longest, max(pace, recover_pace, own_pace), owns, own, #for_people, for_people)

@@ -130,7 +130,9 @@ impl Knowledge {
         }
         let mut packed = Packed(memory.as_bytes());
         packed.byte()?;
-        Some(Self::new(memory, Epoch::new(packed.number()?), Stamp::new(packed.number()?)))
+        let (epoch, stamp) = (Epoch::new(packed.number()?), Stamp::new(packed.number()?));
+        // One without an epoch is of a lock that the server does not know.
+        Some(epoch.map_or_else(Self::default, |epoch| Self::new(memory, Some(epoch), stamp)))
     }
 
     pub(crate) fn is_strangers(&self) -> bool {

@@ -34,7 +34,10 @@ pub(crate) struct Common {
     /// How long the client keeps that when it has nothing at the lock any more.
     pub(crate) keep: Duration,
     pub(crate) waiting: u64,
-    pub(crate) lease_left: Duration,
+    /// How many hold the lock.
+    pub(crate) held: u64,
+    /// Before that no lease ends.
+    pub(crate) first_left: Duration,
     pub(crate) recover_left: Duration,
     /// The lease that this client holds at this lock.
     pub(crate) own: Option<OwnLease>,
@@ -60,6 +63,8 @@ pub(crate) struct OwnLease {
     pub(crate) seat: Seat,
     /// Until it is confirmed, it may be shorter than what the waiter asked for.
     pub(crate) claim: bool,
+    /// What is left of it by the server's clock.
+    pub(crate) left: Duration,
 }
 
 /// What became of a request, by its verb.
@@ -126,14 +131,14 @@ pub(crate) struct Inspected {
     pub(crate) grants: u64,
     /// The last token that was granted, or passed over.
     pub(crate) token: Option<Token>,
-    pub(crate) holder: Option<Box<Holder>>,
+    pub(crate) holders: Vec<Holder>,
     pub(crate) queue: Vec<QueuedWaiter>,
 }
 
 impl Inspected {
     pub(crate) fn state(self, common: &Common) -> LockState {
-        let holders = self.holder.into_iter().map(|holder| *holder).collect();
-        LockState { holders, waiting: common.waiting, queue: self.queue, recovering_for: common.recovering_for() }
+        let Self { holders, queue, .. } = self;
+        LockState { holders, waiting: common.waiting, queue, recovering_for: common.recovering_for() }
     }
 }
 
@@ -157,7 +162,7 @@ impl Verb {
         self.words().iter().any(|own| Some(own.as_bytes()) == word)
     }
 
-    fn verdict(self, word: &[u8], head: &Head, mut fields: Fields) -> Option<Verdict> {
+    fn verdict(self, word: &[u8], head: &Head, fields: Fields) -> Option<Verdict> {
         Some(match self {
             Verb::Acquire => Verdict::Acquire(match word {
                 b"granted" if head.common.own.is_some() => AcquireVerdict::Granted,
@@ -165,7 +170,7 @@ impl Verb {
                     let (ticket, seat) = head.place?;
                     AcquireVerdict::Queued { ticket, seat, rank: head.rank? }
                 }
-                b"busy" => AcquireVerdict::Busy(fields.holder(head.common.lease_left)?),
+                b"busy" => AcquireVerdict::Busy(fields.holders.into_iter().flatten().next().map(Box::new)),
                 b"disbelieved" => AcquireVerdict::Disbelieved,
                 _ => return None,
             }),
@@ -189,9 +194,9 @@ impl Verb {
             }),
             Verb::Leave => (word == b"left").then_some(Verdict::Leave)?,
             Verb::Inspect if word == b"state" => {
-                let holder = fields.holder(head.common.lease_left)?;
                 let (epoch, token) = (Epoch::new(fields.epoch?), Token::new(fields.token?));
-                Verdict::Inspect(Inspected { epoch, grants: fields.grants?, token, holder, queue: fields.page? })
+                let (grants, holders, queue) = (fields.grants?, fields.holders?, fields.page?);
+                Verdict::Inspect(Inspected { epoch, grants, token, holders, queue })
             }
             Verb::Inspect => return None,
             Verb::History if word == b"history" => {
@@ -222,22 +227,24 @@ impl Head {
         const AGAIN: u8 = 1;
         let again = packed.byte()? & AGAIN != 0;
         let rank = packed.number()?.checked_sub(1);
-        let waiting = packed.number()?;
-        let (lease_left, recover_left, keep) = (packed.span()?, packed.span()?, packed.span()?);
+        let (waiting, held) = (packed.number()?, packed.number()?);
+        let (first_left, recover_left, keep) = (packed.span()?, packed.span()?, packed.span()?);
         let known = Knowledge::told(Memory::new(packed.short()?)?)?;
         let (mut own, mut place) = (None, None);
-        for _ in 0..packed.byte()? {
+        for _ in 0..packed.size()? {
             const CLAIM: u8 = 1;
             let claim = packed.byte()? & CLAIM != 0;
             let id = WireId::parse(std::str::from_utf8(packed.text()?).ok()?)?;
             let seat = Seat::new(packed.short()?)?;
+            let left = packed.span()?;
             let (ticket, token) = seat.told()?;
             match token {
-                Some(token) => own = Some(OwnLease { id, token, ticket, seat, claim }),
+                Some(token) => own = Some(OwnLease { id, token, ticket, seat, claim, left }),
                 None => place = Some((ticket, seat)),
             }
         }
-        Some(Self { common: Common { known, keep, waiting, lease_left, recover_left, own, again }, rank, place })
+        let common = Common { known, keep, waiting, held, first_left, recover_left, own, again };
+        Some(Self { common, rank, place })
     }
 }
 
@@ -266,7 +273,11 @@ impl Reply {
     pub(crate) fn unpack(verb: Verb, packed: &[u8]) -> Option<Self> {
         let mut packed = Packed(packed);
         let word = packed.short()?;
-        let head = Head::read(&mut packed)?;
+        let mut head = Head::read(&mut packed)?;
+        if matches!(verb, Verb::Inspect | Verb::Break | Verb::History) {
+            // Operators' requests bring no memory, and theirs does not count.
+            head.common.known = Knowledge::default();
+        }
         let verdict = verb.verdict(word, &head, for_people(packed.long()?)?)?;
         Some(Self { common: head.common, verdict })
     }
@@ -293,8 +304,8 @@ impl Reply {
     /// A reply that says nothing of interest.
     #[cfg(test)]
     pub(crate) fn sample() -> Self {
-        let (known, keep, waiting, lease_left, recover_left, own, again) = Default::default();
-        let common = Common { known, keep, waiting, lease_left, recover_left, own, again };
+        let (known, keep, waiting, held, first_left, recover_left, own, again) = Default::default();
+        let common = Common { known, keep, waiting, held, first_left, recover_left, own, again };
         Self { common, verdict: Verdict::Leave }
     }
 }

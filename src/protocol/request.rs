@@ -94,6 +94,8 @@ verbs!(
 
 /// No queue is ever as long.
 pub(crate) const UNBOUNDED: u64 = 1 << 53;
+/// How many may hold a lock together while this client's lease lasts.
+const ALONE: u16 = 1;
 
 /// Take the lock, or join its queue, or return to it with an old ticket.
 #[derive(Debug, Clone, Hash)]
@@ -124,7 +126,7 @@ impl AcquireRequest {
         to.told(self.memory);
         to.seat(self.seat);
         let Self { room, as_claim, lease, liveness, buffer, heartbeat, ref about, .. } = *self;
-        to.terms(&Terms { liveness, buffer, heartbeat, lease, room, as_claim, about });
+        to.terms(&Terms { liveness, buffer, heartbeat, lease, room, most: ALONE, as_claim, about });
     }
 }
 
@@ -179,7 +181,7 @@ impl RenewRequest {
         to.seat(self.seat);
         let (liveness, lease, about) = (self.liveness, self.lease, &self.about);
         let (buffer, heartbeat, room, as_claim) = Default::default();
-        to.terms(&Terms { liveness, buffer, heartbeat, lease, room, as_claim, about });
+        to.terms(&Terms { liveness, buffer, heartbeat, lease, room, most: ALONE, as_claim, about });
         to.left(self.left);
     }
 }

@@ -5,7 +5,7 @@ use std::slice::Iter;
 
 use rmpv::Value;
 
-use super::model::{Answer, Entry, Memory, Request, Seat, Terms};
+use super::model::{Answer, Entry, MOST as MOST_HOLD, Memory, Own, Request, Seat, Terms};
 use crate::protocol::{Packed, Verb};
 
 /// The version of the layout, with which memories and seats begin.
@@ -28,7 +28,7 @@ pub(super) fn read(verb: Verb, arguments: &[Vec<u8>]) -> Option<(Request, Entry)
             let (client, memory, [liveness, buffer, heartbeat]) = (given.text()?, given.memory()?, given.numbers()?);
             let ids = given.ids()?;
             ids.iter().all(|id| super::model::client_of(id) == client).then_some(())?;
-            Request::Heartbeat { client, terms: Terms { lease: 0, liveness, buffer, heartbeat }, ids, memory }
+            Request::Heartbeat { client, terms: Terms { liveness, buffer, heartbeat, ..Terms::default() }, ids, memory }
         }
         Verb::Renew => {
             let (id, memory, seat) = (given.id()?, given.memory()?, given.seat()?);
@@ -89,12 +89,13 @@ impl Arguments<'_> {
     fn terms(&mut self) -> Option<(Terms, u64, bool, Entry)> {
         let mut packed = Packed(self.0.next()?);
         let [liveness, buffer, heartbeat, lease, room] = numbers(&mut packed)?;
+        let most = packed.size()? as u16;
         let claim = packed.byte()? == 1;
         let sizes = [packed.byte()?.into(), packed.size()?, packed.size()?, packed.size()?];
         let mut text = |size| Some(String::from_utf8_lossy(packed.take(size)?).into_owned());
         let [secret, label, owner, hash_tag] = sizes.map(&mut text);
         let about = Entry { secret: secret?, label: label?, owner: owner?, hash_tag: hash_tag?, ..Entry::default() };
-        Some((Terms { lease, liveness, buffer, heartbeat }, room, claim, about))
+        (most > 0).then_some((Terms { lease, liveness, buffer, heartbeat, most }, room, claim, about))
     }
 
     fn memory(&mut self) -> Option<Memory> {
@@ -103,8 +104,7 @@ impl Arguments<'_> {
     }
 
     fn seat(&mut self) -> Option<Seat> {
-        let [epoch, ticket, token] = unsealed(self.0.next()?)?;
-        Some(Seat { epoch, ticket, token })
+        unsealed_seat(self.0.next()?)
     }
 }
 
@@ -125,12 +125,29 @@ pub(crate) fn unsealed<const N: usize>(text: &[u8]) -> Option<[u64; N]> {
     }
 }
 
+/// A seat. An empty one stands for none.
+pub(crate) fn unsealed_seat(text: &[u8]) -> Option<Seat> {
+    let [epoch, ticket, token] = unsealed(text)?;
+    let mut rest = Packed(text.get(25..).unwrap_or_default());
+    let mut size = || if text.is_empty() { Some(0) } else { rest.size().map(|size| size as u16) };
+    let slot = size().filter(|slot| *slot < MOST_HOLD)?;
+    Some(Seat { epoch, ticket, token, slot, most: size()? })
+}
+
 /// A memory or seat of these numbers. None of a lock stands for an empty one.
 pub(crate) fn sealed(numbers: &[u64]) -> Vec<u8> {
     if numbers.iter().all(|number| *number == 0) {
         return vec![];
     }
     std::iter::once(VERSION).chain(numbers.iter().flat_map(|number| packed(*number))).collect()
+}
+
+/// A seat of these numbers.
+pub(crate) fn sealed_seat(seat: &Seat) -> Vec<u8> {
+    let Seat { epoch, ticket, token, slot, most } = *seat;
+    let numbers = sealed(&[epoch, ticket, token]);
+    let sizes = [slot, most].into_iter().flat_map(u16::to_le_bytes).filter(|_| !numbers.is_empty());
+    numbers.iter().copied().chain(sizes).collect()
 }
 
 fn packed(number: u64) -> [u8; 8] {
@@ -145,9 +162,9 @@ fn is_id(id: &str) -> bool {
 }
 
 /// The values with which every reply begins, but for those of the client that asks.
-pub(super) const NUMBERS: [&str; 4] = ["waiting", "lease_left_us", "recover_left_us", "keep_us"];
+pub(super) const NUMBERS: [&str; 5] = ["waiting", "held", "first_left_us", "recover_left_us", "keep_us"];
 /// What it tells of the client that asks.
-const OF_CLIENT: [&str; 8] = ["again", "rank", "memory", "own_id", "own_seat", "own_claim", "place_id", "seat"];
+const OF_CLIENT: [&str; 3] = ["again", "rank", "memory"];
 
 /// What is written one after the other.
 #[derive(Default)]
@@ -175,10 +192,10 @@ impl Writer {
     }
 }
 
-/// A memory or seat, of which the model writes the numbers one after the other.
-fn sealed_of(answer: &Answer, name: &str) -> Vec<u8> {
-    let numbers = answer.fields.get(name).into_iter().flat_map(|numbers| numbers.split_whitespace());
-    sealed(&numbers.map(|number| number.parse().unwrap_or(0)).collect::<Vec<_>>())
+/// The memory that an answer or message tells.
+fn memory_of(answer: &Answer) -> Vec<u8> {
+    let Memory { epoch, stamp, token, longest, pace } = answer.memory();
+    sealed(&[epoch, stamp, token, longest, pace])
 }
 
 /// A reply.
@@ -188,13 +205,16 @@ pub(crate) fn reply(answer: &Answer) -> Vec<u8> {
     out.0.push(answer.fields.contains_key("again").into());
     out.number(answer.number("rank").map_or(0, |rank| rank + 1));
     NUMBERS.iter().for_each(|name| out.number(answer.number(name).unwrap_or(0)));
-    out.short(&sealed_of(answer, "memory"));
-    let (own, place) = (answer.fields.get("own_id"), answer.fields.get("place_id"));
-    out.0.push(u8::from(own.is_some()) + u8::from(place.is_some()));
-    for (id, seat) in own.map(|id| (id, "own_seat")).into_iter().chain(place.map(|id| (id, "seat"))) {
-        out.0.push((seat == "own_seat" && answer.fields.contains_key("own_claim")).into());
+    let memory = memory_of(answer);
+    // One of epoch 0 is none.
+    let none = || [&[VERSION][..], &[0; 40]].concat();
+    out.short(&if memory.is_empty() { none() } else { memory });
+    out.0.extend((answer.own.len() as u16).to_le_bytes());
+    for Own { id, seat, claim, left } in &answer.own {
+        out.0.push((*claim).into());
         out.text(id);
-        out.short(&sealed_of(answer, seat));
+        out.short(&sealed_seat(seat));
+        out.number(*left);
     }
     out.long(&for_people(answer));
     out.0
@@ -205,12 +225,11 @@ fn for_people(answer: &Answer) -> Vec<u8> {
     let mut items = Vec::new();
     let names = |name: &str| !NUMBERS.contains(&name) && !OF_CLIENT.contains(&name);
     for (name, value) in answer.fields.iter().filter(|(name, _)| names(name)) {
-        let is_text = ["held_id", "held_label", "held_owner"].contains(&name.as_str());
-        let value = number(value).filter(|_| !is_text).unwrap_or_else(|| value.as_str().into());
+        let value = number(value).unwrap_or_else(|| value.as_str().into());
         items.extend([name.as_str().into(), value]);
     }
     for (name, rows) in &answer.lists {
-        items.extend([name.as_str().into(), Value::Array(rows.iter().map(|texts| row(texts)).collect())]);
+        items.extend([name.as_str().into(), Value::Array(rows.iter().map(|texts| row(name, texts)).collect())]);
     }
     let mut bytes = Vec::new();
     if !items.is_empty() {
@@ -224,23 +243,27 @@ pub(crate) fn message(message: &Answer) -> Vec<u8> {
     let text = |name: &str| message.fields.get(name).map(String::as_str).unwrap_or_default();
     let mut out = Writer::default();
     out.short(message.word.as_bytes());
-    out.number(message.number("left_us").unwrap_or(0));
-    out.short(&sealed_of(message, "memory"));
-    out.short(&sealed_of(message, "seat"));
-    out.text(text("id"));
+    let Own { id, seat, left, .. } = message.own.first().cloned().unwrap_or_default();
+    out.number(left);
+    out.short(&memory_of(message));
+    out.short(&sealed_seat(&seat));
+    out.text(&id);
     out.short(text("secret").as_bytes());
     out.text(text("lock"));
     out.0
 }
 
-/// A row of an inspection (id, ticket, label, owner, and two numbers) or of a history (with how the lease ended).
-fn row(texts: &[String]) -> Value {
-    let texts = texts.iter().enumerate();
-    let value = |(at, text): (usize, &String)| match [1, 4, 5].contains(&at) {
-        true => number(text).unwrap_or(text.as_str().into()),
-        false => text.as_str().into(),
+/// A row of the holders, of a page of waiters, or of the past: which of its values are texts.
+fn row(name: &str, values: &[String]) -> Value {
+    let texts: &[usize] = match name {
+        "holders" => &[0, 4, 5],
+        "page" => &[0, 2, 3],
+        _ => &[0, 2, 3, 6],
     };
-    Value::Array(texts.map(value).collect())
+    let value = |(at, text): (usize, &String)| {
+        number(text).filter(|_| !texts.contains(&at)).unwrap_or_else(|| text.as_str().into())
+    };
+    Value::Array(values.iter().enumerate().map(value).collect())
 }
 
 fn number(text: &str) -> Option<Value> {

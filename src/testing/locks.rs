@@ -47,10 +47,11 @@ impl Locks {
     /// Ends the leases of the locks with this name, one for each prefix.
     pub(super) fn break_lease(&mut self, name: &str) -> (bool, Vec<Message>) {
         let (mut broke, mut messages) = (false, Vec::new());
-        let holder = |lock: &Lock| Some(lock.entries.get(&lock.lease.as_ref()?.0)?.token);
+        let tokens = |lock: &Lock| lock.leases.iter().map(|lease| lease.token).collect::<Vec<_>>();
         let named = |key: &str| key.split_once(":{").is_some_and(|(_, rest)| rest.strip_suffix("}:lock") == Some(name));
         let found = self.locks.iter().filter(|(key, _)| named(key));
-        let found: Vec<_> = found.filter_map(|(key, lock)| Some((key.clone(), holder(lock)?))).collect();
+        let found: Vec<_> =
+            found.flat_map(|(key, lock)| tokens(lock).into_iter().map(|token| (key.clone(), token))).collect();
         for (key, token) in found {
             let (answer, told) = self.turn(&key, &Request::Break { token, force: true }, Entry::default());
             broke |= answer.word == "ended";

@@ -4,8 +4,8 @@
 use rmpv::Value;
 use rmpv::decode::read_value;
 
-use super::calls::{sealed, unsealed};
-use super::model::{Answer, Entry, Memory, Request, Seat, Terms};
+use super::calls::{sealed, unsealed, unsealed_seat};
+use super::model::{Answer, Entry, Lease, Memory, Own, Request, Seat, Terms};
 use crate::protocol::{Packed, Verb};
 
 /// Name and arguments of a script.
@@ -57,7 +57,7 @@ fn terms_of(terms: &Terms, room: u64, claim: bool, about: &Entry) -> Vec<u8> {
 pub fn packed_terms(terms: &Terms, room: u64, claim: bool, texts: [&[u8]; 4]) -> Vec<u8> {
     let [secret, label, owner, tag] = texts.map(|text| (text.len() as u16).to_le_bytes());
     let spans = doubles(&[terms.liveness, terms.buffer, terms.heartbeat, terms.lease, room]);
-    let sizes = [&[claim.into(), secret[0]], label.as_slice(), &owner, &tag].concat();
+    let sizes = [&terms.most.to_le_bytes()[..], &[claim.into(), secret[0]], &label, &owner, &tag].concat();
     [spans, sizes, texts.concat()].concat()
 }
 
@@ -66,7 +66,16 @@ pub fn unpacked_terms(entry: &[u8]) -> Option<Entry> {
     let arguments = [b"c.1".to_vec(), vec![], vec![], entry.to_vec()];
     let (request, about) = super::calls::read(Verb::Acquire, &arguments)?;
     let Request::Acquire { terms, .. } = request else { return None };
-    Some(Entry { lease: terms.lease, liveness: terms.liveness, ..about })
+    Some(Entry { lease: terms.lease, liveness: terms.liveness, most: terms.most, ..about })
+}
+
+/// The lease in the record of this slot.
+pub fn unpacked_lease(slot: u16, record: &[u8]) -> Option<Lease> {
+    let mut packed = Packed(record);
+    let most = packed.size()? as u16;
+    let [claim, broken] = [packed.byte()?, packed.byte()?].map(|flag| flag == 1);
+    let (end, token, ticket) = (packed.number()?, packed.number()?, packed.number()?);
+    Some(Lease { slot, id: text(packed.text()?), end, token, ticket, most, claim, broken })
 }
 
 /// A memory as scripts give it.
@@ -77,8 +86,7 @@ pub fn packed(memory: &Memory) -> Vec<u8> {
 
 /// A seat as scripts give it.
 pub fn sealed_seat(seat: &Seat) -> Vec<u8> {
-    let Seat { epoch, ticket, token } = *seat;
-    sealed(&[epoch, ticket, token])
+    super::calls::sealed_seat(seat)
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -105,17 +113,16 @@ pub fn reply(bytes: &[u8]) -> Option<Answer> {
         answer.put(name, packed.number()?);
     }
     let memory = packed.short()?;
-    listed::<5>(memory).into_iter().for_each(|numbers| answer.put("memory", numbers));
-    for _ in 0..packed.byte()? {
-        let (claim, id, seat) = (packed.byte()?, text(packed.text()?), packed.short()?);
-        let is_lease = unsealed::<3>(seat)?[2] > 0;
-        let (id_name, seat_name) = if is_lease { ("own_id", "own_seat") } else { ("place_id", "seat") };
-        answer.put(id_name, id);
-        answer.put(seat_name, listed::<3>(seat)?);
-        if claim == 1 {
-            answer.put("own_claim", 1);
-        }
+    // One of epoch 0 is none.
+    let told = listed::<5>(memory).filter(|_| unsealed::<1>(memory) != Some([0]));
+    told.into_iter().for_each(|numbers| answer.put("memory", numbers));
+    for _ in 0..packed.size()? {
+        let (claim, id) = (packed.byte()? == 1, text(packed.text()?));
+        let (seat, left) = (unsealed_seat(packed.short()?)?, packed.number()?);
+        answer.own.push(Own { id, seat, claim, left });
     }
+    // Their order means nothing. A place has slot 0, and no token.
+    answer.own.sort_by_key(|own| (own.seat.token > 0, own.seat.slot));
     let mut told = packed.long()?;
     if !told.is_empty() {
         let Value::Array(items) = read_value(&mut told).ok()? else { return None };
@@ -142,10 +149,10 @@ fn shown(value: &Value) -> String {
 pub fn message(bytes: &[u8]) -> Option<Answer> {
     let mut packed = Packed(bytes);
     let mut message = Answer { word: text(packed.short()?), ..Answer::default() };
-    message.put("left_us", packed.number()?);
+    let left = packed.number()?;
     message.put("memory", listed::<5>(packed.short()?)?);
-    message.put("seat", listed::<3>(packed.short()?)?);
-    message.put("id", text(packed.text()?));
+    let seat = unsealed_seat(packed.short()?)?;
+    message.own.push(Own { id: text(packed.text()?), seat, claim: false, left });
     message.put("secret", text(packed.short()?));
     message.put("lock", text(packed.text()?));
     packed.0.is_empty().then_some(message)

@@ -2,11 +2,14 @@
 
 use redis::{ConnectionLike, cmd};
 
-/// Where the numbers begin, behind the version and four marks, and how many there are.
-const NUMBERS: usize = 5;
-const COUNT: usize = 22;
+/// Where the numbers begin, behind the version and three marks, and how many there are. Three counters follow.
+const NUMBERS: usize = 4;
+const COUNT: usize = 21;
 const WAITING: usize = 16;
-const HOLDER_END: usize = 19;
+const FIRST_END: usize = 19;
+const COUNTERS: usize = NUMBERS + 8 * COUNT;
+/// What stands before the id in a lease.
+const BEFORE_ID: usize = 28;
 
 /// The packed state of a lock.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,15 +30,16 @@ impl State {
     }
 
     pub fn unpack(packed: Vec<u8>) -> State {
-        assert!(packed.len() >= NUMBERS + 8 * COUNT + 2, "the state of a lock is {} bytes long", packed.len());
+        assert!(packed.len() >= COUNTERS + 10, "the state of a lock is {} bytes long", packed.len());
         State { packed }
     }
 
+    /// The id that holds slot 0.
     pub fn holder(&self) -> Option<String> {
-        let (size, id) = self.packed[NUMBERS + 8 * COUNT..].split_at(2);
-        let size = u16::from_le_bytes([size[0], size[1]]);
-        let id = String::from_utf8_lossy(&id[..size.into()]).into_owned();
-        (!id.is_empty()).then_some(id)
+        let (_tags, rest) = sized(&self.packed[COUNTERS + 6..]);
+        let (lease, _) = sized(rest);
+        let (id, _) = sized(lease.get(BEFORE_ID..)?);
+        Some(String::from_utf8_lossy(id).into_owned())
     }
 
     /// The last ticket, token or epoch that was given.
@@ -53,6 +57,12 @@ impl State {
     }
 }
 
+/// A text with its length before it, and what follows.
+fn sized(bytes: &[u8]) -> (&[u8], &[u8]) {
+    let (size, rest) = bytes.split_at(2);
+    rest.split_at(u16::from_le_bytes([size[0], size[1]]).into())
+}
+
 /// The key of the state.
 pub fn key(name: &str) -> String {
     format!("fairlock:{{{name}}}:lock")
@@ -61,7 +71,7 @@ pub fn key(name: &str) -> String {
 /// The server forgets who holds this lock, as none does by itself.
 pub fn forget_holder(raw: &mut impl ConnectionLike, name: &str) {
     let Some(State { mut packed }) = State::read(raw, name) else { return };
-    packed.truncate(NUMBERS + 8 * HOLDER_END);
-    packed.resize(NUMBERS + 8 * COUNT + 2, 0);
+    packed.truncate(NUMBERS + 8 * FIRST_END);
+    packed.resize(COUNTERS + 10, 0);
     let _: u64 = cmd("HSET").arg(key(name)).arg("").arg(packed).query(raw).expect("the state is written");
 }

@@ -96,7 +96,7 @@ async fn a_forged_grant_makes_nobody_a_holder() {
         call
     };
     let (terms, memory, seat) = (
-        Terms { lease: 9_000_000, liveness: 9_000_000, buffer: 0, heartbeat: 3_000_000 },
+        Terms { lease: 9_000_000, liveness: 9_000_000, buffer: 0, heartbeat: 3_000_000, most: 1 },
         Memory::default(),
         Seat::default(),
     );

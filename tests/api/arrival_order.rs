@@ -50,7 +50,7 @@ impl Scripts {
     /// An acquire of a client that the server does not know.
     fn acquire(&self, id: &str) -> redis::Cmd {
         const MINUTE: u64 = 60_000_000;
-        let terms = Terms { lease: MINUTE, liveness: MINUTE, buffer: MINUTE, heartbeat: MINUTE };
+        let terms = Terms { lease: MINUTE, liveness: MINUTE, buffer: MINUTE, heartbeat: MINUTE, most: 1 };
         let (memory, seat) = (Memory::default(), Seat::default());
         self.call(&Request::Acquire { id: id.into(), room: UNBOUNDED, claim: false, terms, memory, seat })
     }
@@ -66,7 +66,7 @@ impl Scripts {
 }
 
 fn ticket(reply: &[u8]) -> u64 {
-    packing::reply(reply).unwrap().seat("seat").ticket
+    packing::reply(reply).unwrap().seat().ticket
 }
 
 #[test]

@@ -182,8 +182,8 @@ async fn ids_that_could_be_taken_for_other_fields_are_refused() {
             let mut call = cmd("EVALSHA");
             call.arg(fairlock::__hooks::digest(script)).arg(2);
             call.arg(key("fairlock", "x", "lock")).arg(key("fairlock", "x", "waiters"));
-            // What the client was told is empty; other numbers may be any.
-            let numbers = "\0".repeat(48);
+            // What the client was told is empty; other numbers may be any, but `most` is 1.
+            let numbers = ["\0".repeat(40), "\u{1}".into(), "\0".repeat(9)].concat();
             let (before, after): (&[&str], &[&str]) = match script {
                 "heartbeat" => (&["a", "", &numbers], &[]),
                 "leave" => (&[""], &[]),
@@ -216,7 +216,7 @@ async fn labels_of_foreign_clients_are_shown_whatever_bytes_they_have() {
                 acquire.arg(key("fairlock", &name, what));
             }
             let us = 3_600_000_000_u64;
-            let terms = Terms { lease: us, liveness: us, buffer: 0, heartbeat: us };
+            let terms = Terms { lease: us, liveness: us, buffer: 0, heartbeat: us, most: 1 };
             let terms = packing::packed_terms(&terms, 1, false, [text; 4]);
             let _: redis::Value = acquire.arg(id).arg("").arg("").arg(terms).query(&mut raw).unwrap();
         }

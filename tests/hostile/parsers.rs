@@ -28,8 +28,7 @@ fn word() -> impl Strategy<Value = (&'static str, &'static str)> {
 
 /// The names of what replies tell for people.
 fn field() -> impl Strategy<Value = &'static str> {
-    let fields = "left_us held_id held_token held_label held_owner held_us held_claim held_broken epoch token grants \
-                  recorded page past unheard_of";
+    let fields = "left_us holders epoch token grants recorded page past unheard_of";
     proptest::sample::select(fields.split_whitespace().collect::<Vec<_>>())
 }
 
@@ -65,7 +64,7 @@ fn any_value() -> impl Strategy<Value = Value> {
 /// Values for people, mostly as they may be: one that cannot be is the end of the reply.
 fn for_people() -> impl Strategy<Value = Value> {
     let number = || (any::<u64>(), any::<bool>()).prop_map(|(n, text)| numeral(n, text));
-    let page = vec(vec(number(), 4..8).prop_map(Value::Array), 0..3).prop_map(Value::Array);
+    let page = vec(vec(number(), 6..12).prop_map(Value::Array), 0..3).prop_map(Value::Array);
     let value = prop_oneof![4 => number(), 1 => page, 1 => any_value()];
     let pairs = (vec((field().prop_map(bulk), value), 0..6), vec(any_value(), 0..3));
     let pairs = pairs.prop_map(|(fields, tail)| {
@@ -97,8 +96,8 @@ fn id() -> impl Strategy<Value = String> {
 
 /// What is a reply except for some of its parts, and the script of that reply.
 fn nearly_a_reply() -> impl Strategy<Value = (&'static str, Vec<u8>)> {
-    let numbers = vec(double(), 5);
-    let own = vec((any::<u8>(), id(), sealed(3)), 0..3);
+    let numbers = vec(double(), 6);
+    let own = vec((any::<u8>(), id(), sealed(3), double()), 0..3);
     let told = (prop_oneof![1 => Just(None), 3 => for_people().prop_map(Some)], vec(any::<u8>(), 0..3));
     let parts = (word(), any::<u8>(), numbers, sealed(5), own, told);
     parts.prop_map(|((script, word), flags, numbers, memory, own, (told, tail))| {
@@ -106,10 +105,10 @@ fn nearly_a_reply() -> impl Strategy<Value = (&'static str, Vec<u8>)> {
         packed.push(flags);
         packed.extend(numbers.iter().flat_map(|number| number.to_le_bytes()));
         packed.extend(sized(1, &memory));
-        packed.push(own.len() as u8);
-        for (flags, id, seat) in own {
+        packed.extend((own.len() as u16).to_le_bytes());
+        for (flags, id, seat, left) in own {
             packed.push(flags);
-            packed.extend([sized(2, id.as_bytes()), sized(1, &seat)].concat());
+            packed.extend([sized(2, id.as_bytes()), sized(1, &seat), left.to_le_bytes().to_vec()].concat());
         }
         let mut for_people = Vec::new();
         if let Some(told) = told {

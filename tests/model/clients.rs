@@ -1,7 +1,7 @@
 //! Clients as the scripts see them: what each of them remembers, asks for, and learns from an answer. They know nothing
 //! of connections: the test decides which answer gets lost and which client falls silent.
 
-use super::{Answer, Memory, Request, Seat, Terms, client_of};
+use super::{Answer, Memory, Own, Request, Seat, Terms, client_of};
 
 #[derive(Clone, Debug)]
 pub struct Client {
@@ -46,6 +46,8 @@ pub struct Hold {
     pub seat: Seat,
     /// Until when it believes in the lease, by true time.
     pub until: u64,
+    /// It has asked for more beside it, and does not know whether it was heard.
+    grows: bool,
 }
 
 /// How long the server remembers a lock in use of which it hears nothing.
@@ -103,14 +105,15 @@ impl Client {
         Request::Heartbeat { client: self.name.clone(), terms: self.terms, ids, memory: self.memory(now) }
     }
 
-    pub fn renew(&self, now: u64, index: usize) -> Request {
-        let Hold { id, seat, until } = self.holds[index].clone();
+    pub fn renew(&mut self, now: u64, index: usize) -> Request {
+        self.holds[index].grows |= self.terms.most > self.holds[index].seat.most;
+        let Hold { id, seat, until, .. } = self.holds[index].clone();
         Request::Renew { id, seat, left: until.saturating_sub(now), terms: self.terms, memory: self.memory(now) }
     }
 
     pub fn release(&mut self, now: u64, index: usize) -> Request {
-        let Hold { id, seat, until } = self.holds.remove(index);
-        let seat = if until > now { seat } else { Seat::default() };
+        let Hold { id, seat, until, grows } = self.holds.remove(index);
+        let seat = if until > now && !grows { seat } else { Seat::default() };
         self.farewells.push(Farewell { id, seat, repeated: false });
         self.give_back(now, self.farewells.len() - 1)
     }
@@ -169,8 +172,9 @@ impl Client {
             Request::Renew { id, terms, .. } => {
                 let Some(index) = self.holds.iter().position(|hold| hold.id == *id) else { return };
                 if answer.word == "renewed" {
-                    self.holds[index].until = sent + number("lease_left_us").min(terms.lease);
-                    self.holds[index].seat = answer.seat("own_seat");
+                    let Some(Own { seat, left, .. }) = answer.lease_of(id).cloned() else { return };
+                    (self.holds[index].until, self.holds[index].seat) = (sent + left.min(terms.lease), seat);
+                    self.holds[index].grows = self.terms.most > seat.most;
                 } else {
                     // It is over.
                     self.holds[index].until = 0;
@@ -182,9 +186,9 @@ impl Client {
             Request::Leave { ids, .. } => self.farewells.retain(|other| !ids.contains(&other.id)),
             _ => assert!(request.client().is_empty(), "only operators have nothing to learn: {request:?}"),
         }
-        if let Some(holder) = answer.fields.get("own_id") {
+        for Own { id, seat, left, .. } in answer.leases() {
             // A claim may last longer than the lease. Its holder does not count on that.
-            self.granted(holder, answer.seat("own_seat"), sent + number("lease_left_us").min(self.terms.lease));
+            self.granted(id, *seat, sent + left.min(&self.terms.lease));
         }
     }
 
@@ -196,9 +200,9 @@ impl Client {
             return;
         };
         match answer.word.as_str() {
-            // The answer names the holder.
+            // The answer names the lease.
             "granted" => {}
-            "queued" => self.waiters[index].seat = answer.seat("seat"),
+            "queued" => self.waiters[index].seat = answer.seat(),
             "busy" => drop(self.waiters.remove(index)),
             _ => {
                 self.waiters[index].seat = Seat::default();
@@ -210,8 +214,9 @@ impl Client {
     /// A message that the client was granted the lock.
     pub fn pushed(&mut self, now: u64, message: &Answer) {
         self.take(0, None, message.memory());
-        let until = now + message.number("left_us").unwrap_or_default().min(self.terms.lease);
-        self.granted(&message.fields["id"], message.seat("seat"), until);
+        for Own { id, seat, left, .. } in &message.own {
+            self.granted(id, *seat, now + left.min(&self.terms.lease));
+        }
     }
 
     /// A grant, by reply or by push. If no waiter here wants it, it is released.
@@ -224,7 +229,7 @@ impl Client {
             None => self.no_longer_wants(id),
             Some(index) => {
                 self.waiters.remove(index);
-                self.holds.push(Hold { id: id.to_owned(), seat, until });
+                self.holds.push(Hold { id: id.to_owned(), seat, until, grows: false });
             }
         }
     }

@@ -46,8 +46,6 @@ pub struct Driver {
     messages: Vec<Message>,
     /// The scripts that were called, by name.
     pub called: BTreeSet<&'static str>,
-    /// Scripts that must do the same, by name.
-    others: BTreeMap<&'static str, String>,
     /// All that is packed is longer than the scripts know.
     longer: bool,
     /// How many scripts have kept what a later version has added to the state.
@@ -76,7 +74,6 @@ impl Driver {
             dump: String::new(),
             messages: vec![],
             called: BTreeSet::new(),
-            others: BTreeMap::new(),
             longer: false,
             kept: 0,
         };
@@ -102,28 +99,10 @@ impl Driver {
         driver
     }
 
-    /// From now on the scripts that are changed in this way also run, each on a copy of all data, and must end the same,
-    /// bit for bit.
-    pub fn compare_with(&mut self, change: impl Fn(&str, &str) -> String) {
-        let read = |file: &str, text: &str| match file {
-            "lua/lib/time.lua" => CLOCK.to_owned(),
-            _ => change(file, text),
-        };
-        let others = fairlock::__hooks::scripts_of(read).into_iter();
-        self.others = others.filter(|(name, text)| *text != self.scripts[&(100, *name)].0).collect();
-    }
-
     /// From now on all that is packed is longer than the scripts know, as if a later version used the lock, too.
     pub fn longer(mut self) -> Self {
         self.longer = true;
         self
-    }
-
-    /// How often scripts and others have called this command.
-    pub fn calls(&mut self, command: &str) -> usize {
-        let stats = text(&self.ask(&[cmd("INFO").arg("commandstats").clone()])[0]);
-        let calls = stats.split(&format!("cmdstat_{command}:calls=")).nth(1);
-        calls.map_or(0, |rest| rest.split(',').next().and_then(|calls| calls.parse().ok()).expect("a number"))
     }
 
     /// The name of the lock in messages.
@@ -143,18 +122,7 @@ impl Driver {
     }
 
     fn run_between(&mut self, around: &[Cmd], time: u64, batch: usize, request: &Request) -> Result<Outcome, String> {
-        let encoded = encode(request);
-        let other = self.others.contains_key(encoded.0).then(|| self.on_a_copy(around, time, encoded));
-        let (reply, dump) = self.call(around, time, batch, encode(request));
-        if let Some((other_reply, other_stored)) = other {
-            if format!("{other_reply:?}") != format!("{reply:?}") {
-                return Err(format!("one road answers\n{other_reply:?}, the other\n{reply:?}"));
-            }
-            if self.stored() != other_stored {
-                return Err("the two roads store different things".into());
-            }
-        }
-        match (reply, dump) {
+        match self.call(around, time, batch, encode(request)) {
             // Old versions put the line of the script before it.
             (Value::Error(error), dump) if error.starts_with(NO_MEMORY) || error.contains(": -OOM ") => {
                 let (answer, messages) = (Answer { word: NO_MEMORY.into(), ..Answer::default() }, vec![]);
@@ -166,26 +134,6 @@ impl Driver {
                 Ok(Outcome { answer: answer(&reply, packing::reply), messages, found: found(&dump) })
             }
         }
-    }
-
-    /// What the other script answers, and leaves of a copy of all data. Its messages are dropped.
-    fn on_a_copy(&mut self, around: &[Cmd], time: u64, (name, arguments): Call) -> (Value, Stored) {
-        let copy = |key: &str| key.replace(&format!("{{{NAME}}}"), "{copy}");
-        let copies: Vec<String> = self.all_keys().map(|key| copy(&key)).collect();
-        let mut asked = vec![cmd("DEL").arg(&copies).clone(), cmd("SET").arg("test-clock").arg(time).clone()];
-        let saved = self.save();
-        asked.extend(saved.iter().map(|(kind, dump)| cmd("RESTORE").arg(&copies[*kind]).arg(0).arg(dump).clone()));
-        let (first, then) = around.split_at(around.len() / 2);
-        asked.extend_from_slice(first);
-        let keys = self.keys.iter().map(|key| copy(key)).collect();
-        let keys = std::mem::replace(&mut self.keys, keys);
-        asked.push(self.keyed("EVAL", &self.others[name], &arguments));
-        asked.extend_from_slice(then);
-        let mut replies = self.ask_all(&asked);
-        let stored = self.stored();
-        self.keys = keys;
-        self.messages.clear();
-        (replies.swap_remove(asked.len() - 1 - then.len()), stored)
     }
 
     /// The script's reply and the dump after it, with the first half of these commands before them, the others after

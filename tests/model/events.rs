@@ -11,6 +11,10 @@ pub(super) const HOUR: u64 = 3600 * SECOND;
 /// Clients that are up at the same time.
 pub(super) const CLIENTS: usize = 5;
 
+/// How many may hold together, as the clients of a lock ask one after the other: exclusive locks, semaphores, readers and
+/// writers, and clients that disagree.
+const KINDS: [&[u16]; 7] = [&[1], &[1], &[1], &[2, 2, 2], &[1, 1000, 1000], &[2, 3, 3], &[1000, 1, 1]];
+
 /// The terms of a client, as they are written down.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
 pub struct Wanted {
@@ -18,11 +22,17 @@ pub struct Wanted {
     liveness: u64,
     buffer: u64,
     heartbeat: u64,
+    #[serde(default = "alone")]
+    most: u16,
+}
+
+fn alone() -> u16 {
+    1
 }
 
 impl From<Wanted> for Terms {
-    fn from(Wanted { lease, liveness, buffer, heartbeat }: Wanted) -> Self {
-        Terms { lease, liveness, buffer, heartbeat }
+    fn from(Wanted { lease, liveness, buffer, heartbeat, most }: Wanted) -> Self {
+        Terms { lease, liveness, buffer, heartbeat, most }
     }
 }
 
@@ -48,7 +58,7 @@ pub enum Op {
     Pass(Pass),
     /// The server's clock is set.
     Step(i64),
-    /// A client takes over lease and liveness of another.
+    /// A client takes over the terms of another, but for the heartbeat.
     Reconsider {
         who: usize,
         like: usize,
@@ -144,9 +154,13 @@ pub fn case(batch: usize) -> impl Strategy<Value = Case> {
             liveness: liveness * SECOND,
             buffer: buffer * SECOND,
             heartbeat: liveness * SECOND / 3,
+            most: alone(),
         },
     );
     let terms = prop::collection::vec(terms, CLIENTS);
     let ops = prop::collection::vec(op(), 1..400);
-    (terms, ops, any::<bool>()).prop_map(move |(terms, ops, drain)| Case { terms, batch, ops, drain })
+    (terms, prop::sample::select(&KINDS[..]), ops, any::<bool>()).prop_map(move |(mut terms, kind, ops, drain)| {
+        terms.iter_mut().zip(kind.iter().cycle()).for_each(|(terms, most)| terms.most = *most);
+        Case { terms, batch, ops, drain }
+    })
 }

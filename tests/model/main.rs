@@ -4,8 +4,7 @@
 //!
 //! `STEPS=n` sets how many steps are taken. What failed once is kept in `regressions.txt`, step by step.
 //!
-//! `recovery.rs` and `mixed_settings.rs` have single cases on the scripts alone, which say what is promised, and
-//! `common_case.rs` compares what scripts do in the common case with the rest of them.
+//! `recovery.rs` and `mixed_settings.rs` have single cases on the scripts alone, which say what is promised.
 
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
@@ -18,7 +17,6 @@ mod scene;
 
 use std::time::Instant;
 
-use model::common_case::two_roads;
 use model::driver::Driver;
 use model::singles::SINGLES;
 use model::walks::{config, explore, paragraph, regressions, replay};
@@ -94,14 +92,6 @@ fn longer_forms_of_a_later_version_change_nothing() {
     let (_, failure) = explore(runner, &mut driver, STEPS, 100, true);
     assert!(failure.is_none(), "{}", failure.unwrap().message);
     assert!(driver.kept > STEPS / 2, "{} scripts found a longer state", driver.kept);
-}
-
-#[test]
-fn the_common_case_ends_as_the_rest_of_its_script_does() {
-    let steps = STEPS / 8;
-    let simple = two_roads(steps, |_, text| text.to_owned()).unwrap_or_else(|wrong| panic!("{wrong}"));
-    testkit::say(format_args!("two roads to one state: {simple} of {steps} steps are simple"));
-    assert!(simple > steps / 6, "{simple} of {steps} steps");
 }
 
 #[test]

@@ -7,7 +7,6 @@
 #![allow(clippy::expect_used, clippy::unwrap_used, clippy::field_reassign_with_default)]
 
 pub mod clients;
-pub mod common_case;
 pub mod driver;
 pub mod events;
 pub mod promises;

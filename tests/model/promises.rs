@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::driver::{Found, NO_MEMORY, Outcome};
-use super::{Lock, Request, Seat, client_of};
+use super::{Lease, Lock, MOST, Request, Seat, client_of};
 
 const DAY_US: u64 = 86_400_000_000;
 
@@ -12,6 +12,7 @@ macro_rules! ensure {
     ($holds:expr, $($message:tt)*) => { if !$holds { return Err(format!($($message)*)); } };
 }
 
+mod holding;
 mod leftovers;
 mod recovery;
 mod time;
@@ -26,8 +27,8 @@ pub struct Witness {
     top_token: u64,
     /// The highest stamp that clients brought back since data was lost. None while nothing was lost.
     returned: Option<u64>,
-    /// A holder, and the end of its lease by true time as the holder was told.
-    told: Option<(String, u64)>,
+    /// The ends of leases by true time, as their holders were told.
+    told: BTreeMap<String, u64>,
     /// The heartbeat that each client named.
     heartbeats: BTreeMap<String, u64>,
     /// The longest heartbeat among the live sessions when one of them was last prolonged.
@@ -63,7 +64,7 @@ impl Default for Witness {
             told_time: None,
             top_token: 0,
             returned: None,
-            told: None,
+            told: BTreeMap::new(),
             heartbeats: BTreeMap::new(),
             pace: 0,
             over: BTreeSet::new(),
@@ -84,7 +85,8 @@ impl Witness {
             return self.data_lost(found);
         }
         self.before = found;
-        (self.told_time, self.told, self.grants) = (None, None, Some(0));
+        (self.told_time, self.grants) = (None, Some(0));
+        self.told.clear();
         // A renewal from before may be executed only now, in a recovery that a waiter opens which slept as long.
         self.over.clear();
     }
@@ -102,7 +104,7 @@ impl Witness {
         self.grants = (found.lock.state.epoch == 0).then_some(0);
         self.before = found;
         self.told_time = None;
-        self.told = None;
+        self.told.clear();
         self.returned = Some(0);
         // A lease may be back from a time at which it was not over.
         self.over.clear();
@@ -110,9 +112,7 @@ impl Witness {
 
     /// The server's clock was set forwards: leases are shorter by as much.
     pub fn stepped(&mut self, forwards: u64) {
-        if let Some((_, until)) = &mut self.told {
-            *until = until.saturating_sub(forwards);
-        }
+        self.told.values_mut().for_each(|until| *until = until.saturating_sub(forwards));
     }
 
     pub fn judge(&mut self, turn: &Turn) -> Result<(), String> {
@@ -169,113 +169,9 @@ impl Witness {
     fn believed(&self, turn: &Turn) -> Option<u64> {
         let (memory, seat) = turn.request.brings()?;
         let highest = memory.highest().max(seat.highest());
-        let known = self.before.lock.entries.values().map(|entry| entry.token);
+        let known = self.before.lock.leases.iter().map(|lease| lease.token);
         let known = known.chain(self.before.lock.queue.iter().map(|(ticket, _)| *ticket)).max().unwrap_or_default();
         (highest <= known.max(self.before.lock.state.stamp).max(turn.time + DAY_US)).then_some(highest)
-    }
-
-    /// I1 and I10: a live lease ends only by its holder, by force, or by the return of a newer one after a loss; and it
-    /// becomes shorter only when data was lost.
-    fn exclusion(&self, turn: &Turn) -> Result<(), String> {
-        let (before, after) = (&self.before.lock, &turn.outcome.found.lock);
-        ensure!(after.lease.as_ref().is_none_or(|(_, end)| *end > after.state.seen), "a lease stands beyond its end");
-        let Some((holder, end)) = before.lease.as_ref().filter(|(_, end)| *end > after.state.seen) else {
-            return Ok(());
-        };
-        let held = before.entries.get(holder);
-        let token = held.map_or(before.state.token, |held| held.token);
-        let reopened = before.state.epoch != after.state.epoch;
-        // A client has told of a later grant. (To break a lease takes one token.)
-        let broken = u64::from(held.is_some_and(|held| held.broken));
-        let is_older = turn.request.brings().is_some_and(|(memory, _)| memory.token > token + broken)
-            && after.state.seen < after.state.recover_until;
-        let cut = reopened || is_older || held.is_none_or(|held| held.cut);
-        let may_end = match turn.request {
-            // A recovery that ends because nobody is left to wait for ends the cut lease, too.
-            Request::Release { id, .. } => id == holder || cut,
-            Request::Leave { ids, .. } => ids.contains(holder),
-            Request::Break { token: theirs, force } => *force && (*theirs == token || *theirs == 0 && cut),
-            Request::Renew { seat, .. } => seat.token > token && after.state.seen < after.state.recover_until,
-            Request::Acquire { id, .. } => id == holder && cut,
-            _ => false,
-        };
-        match &after.lease {
-            Some((other, new_end)) if other == holder => {
-                let renewed = matches!(turn.request, Request::Renew { id, .. } if id == holder);
-                let may_move = renewed || may_end || cut;
-                ensure!(new_end == end || may_move, "the lease of {holder} was moved");
-                let broken = held.is_some_and(|held| held.broken) && !reopened;
-                ensure!(new_end <= end || !broken, "the broken lease of {holder} was prolonged");
-                ensure!(new_end >= end || cut, "the lease of {holder} was made shorter");
-            }
-            _ => ensure!(may_end, "the live lease of {holder} was taken"),
-        }
-        Ok(())
-    }
-
-    /// I2, I3 and I5: a waiter was granted the lock.
-    fn grants(&mut self, turn: &Turn) -> Result<(), String> {
-        let (before, after) = (&self.before.lock, &turn.outcome.found.lock);
-        let now = after.state.seen;
-        let Some((id, end)) = &after.lease else { return Ok(()) };
-        // A grant leaves an entry. Without one the last token stands for the lease's own, and may rise.
-        let Some(token) = after.entries.get(id).map(|held| held.token) else { return Ok(()) };
-        if token == before.entries.get(id).map_or(before.state.token, |held| held.token) && before.holds(id) {
-            return Ok(());
-        }
-        if let Request::Renew { id: returner, seat, .. } = turn.request
-            && returner == id
-            && turn.outcome.answer.word == "renewed"
-        {
-            ensure!(seat.token == token, "a lease came back with another token");
-            ensure!(token >= before.state.token, "a lease came back that an older one had overtaken");
-            ensure!(now < after.state.recover_until, "a lease that had ended was revived");
-            return Ok(());
-        }
-
-        // After a loss of all data and a clock that was set back, tokens rise over those that clients have brought
-        // since.
-        let clock_lost = turn.time <= self.top_token;
-        let floor = self.returned.filter(|_| clock_lost).unwrap_or(self.top_token);
-        ensure!(token > floor, "token {token} after {floor}");
-        ensure!(token > before.state.token, "token {token} after {}", before.state.token);
-        self.top_token = self.top_token.max(token);
-        self.grants.iter_mut().for_each(|grants| *grants += 1);
-        ensure!(now >= after.state.recover_until, "a grant during recovery");
-
-        let (caller, asked) = match turn.request {
-            Request::Acquire { id, seat, .. } => (Some(id), seat.ticket),
-            _ => (None, 0),
-        };
-        if let Request::Acquire { id: caller, claim: true, terms, .. } = turn.request
-            && caller == id
-        {
-            ensure!(*end <= now + terms.lease.min(terms.liveness), "{id} was granted more than a claim");
-        }
-        let asked = Some(asked).filter(|asked| *asked > 0 && caller == Some(id));
-        let place = before.ticket(id).into_iter().chain(asked).min().unwrap_or(u64::MAX);
-        for (ticket, other) in before.queue.iter().filter(|(ticket, other)| *ticket < place && other != id) {
-            let passed_over = self.alive(turn, other) && !named(turn.request, other);
-            ensure!(!passed_over, "{other} (ticket {ticket}) stood in the queue when {id} was granted the lock");
-        }
-        if caller != Some(id) {
-            let entry = &after.entries[id];
-            let session = after.sessions.get(client_of(id)).or(before.sessions.get(client_of(id)));
-            // After a silence it has the time for one more heartbeat.
-            let again = after.state.silent_until + self.heartbeats.get(client_of(id)).copied().unwrap_or_default();
-            let limit = (now + entry.lease.max(entry.liveness)).min(session.map_or(now, |end| again.max(*end)));
-            // The last waiter of a client takes the session with it, even one that this very request has refreshed.
-            let asks = matches!(turn.request, Request::Heartbeat { .. } | Request::Acquire { .. });
-            let refreshed = asks && turn.request.client() == client_of(id);
-            ensure!(*end <= limit || refreshed, "the claim of {id} goes beyond {limit}");
-            ensure!(
-                turn.outcome.messages.iter().any(|(_, message)| {
-                    message.word == "grant" && message.fields["id"] == *id && message.seat("seat").token == token
-                }),
-                "{id} was granted the lock and not told"
-            );
-        }
-        Ok(())
     }
 
     /// Whether this waiter counted before the turn: it could be granted the lock, and its session goes on, or ended in
@@ -349,10 +245,12 @@ impl Witness {
         Ok(())
     }
 
-    /// I5: a turn that may grant leaves no free lock with a queue, however many waiters are dead.
+    /// I5: a turn that may grant leaves no first waiter for whom there is room, however many are dead.
     fn progress(&self, turn: &Turn) -> Result<(), String> {
-        let Lock { lease, queue, state, .. } = &turn.outcome.found.lock;
-        let stuck = lease.is_none() && !queue.is_empty() && state.seen >= state.recover_until;
+        let lock = &turn.outcome.found.lock;
+        let first = lock.queue.first().and_then(|(_, id)| lock.entries.get(id));
+        let limit = first.map_or(0, |first| first.most.min(MOST).min(lock.limit()));
+        let stuck = lock.leases.len() < limit.into() && lock.state.seen >= lock.state.recover_until;
         ensure!(!stuck || turn.outcome.answer.number("again") == Some(1), "the lock is free and nobody gets it");
         Ok(())
     }
@@ -371,11 +269,18 @@ pub fn repeated(request: &Request, first: &Outcome, second: &Outcome) -> Result<
     if first.answer.number("again") == Some(1) || ends_recovery || makes_room {
         return Ok(());
     }
-    let (mut one, mut two) = (first.found.lock.clone(), second.found.lock.clone());
-    if let (Request::Renew { .. }, Some((_, end)), Some((_, later))) = (request, &mut one.lease, &mut two.lease) {
-        *end = *later.max(end);
+    let (mut one, two) = (first.found.lock.clone(), second.found.lock.clone());
+    if let Request::Renew { id, .. } = request
+        && let Some(lease) = one.leases.iter_mut().find(|lease| lease.id == *id)
+    {
+        lease.end = two.lease_of(id).map_or(0, |later| later.end);
     }
-    (one.state.skew, one.state.pace) = (two.state.skew, two.state.pace);
+    if matches!(request, Request::Release { .. }) {
+        // A lease from after the loss counts as one that comes back only when it is released once more.
+        (one.state.accounted, one.state.recover_until) = (two.state.accounted, two.state.recover_until);
+    }
+    (one.state.first_end, one.state.last_end) = (two.state.first_end, two.state.last_end);
+    (one.state.skew, one.state.pace, one.state.recover_pace) = (two.state.skew, two.state.pace, two.state.recover_pace);
     ensure!(one == two, "sent twice, it made {one:?}\ninto {two:?}");
     Ok(())
 }

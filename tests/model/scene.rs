@@ -21,7 +21,7 @@ pub(super) fn client(name: &str, lease: u64) -> Client {
 /// All spans in seconds.
 pub(super) fn client_with(name: &str, lease: u64, liveness: u64) -> Client {
     let liveness = liveness * SECOND;
-    let terms = Terms { lease: lease * SECOND, liveness, buffer: 2 * SECOND, heartbeat: liveness / 3 };
+    let terms = Terms { lease: lease * SECOND, liveness, buffer: 2 * SECOND, heartbeat: liveness / 3, most: 1 };
     Client::new(name.to_owned(), terms, true)
 }
 

@@ -1,32 +1,40 @@
 //! Single cases of what random walks do not make, or seldom: long rows of the dead, texts of another form, keys of another
 //! kind, and requests at moments that follow from several others.
 
+mod losses;
+
 use super::driver::{Driver, encode};
 use super::world::Checked;
-use super::{Memory, Request, Seat, Terms, UNBOUNDED};
+use super::{Answer, Lock, Memory, Request, Seat, Terms, UNBOUNDED};
 
 const TIME: u64 = 1_700_000_000_000_000;
-const TERMS: Terms = Terms { lease: 60_000_000, liveness: 10_000_000, buffer: 1_000_000, heartbeat: 3_000_000 };
+const TERMS: Terms =
+    Terms { lease: 60_000_000, liveness: 10_000_000, buffer: 1_000_000, heartbeat: 3_000_000, most: 1 };
 
 /// What the case shows, and the case.
 type Single = (&'static str, fn(&mut Driver) -> Checked);
 
 /// All single cases, by what they show.
-pub const SINGLES: [Single; 16] = [
+pub const SINGLES: [Single; 21] = [
     ("whoever stands behind the dead is next", behind_the_dead),
     ("an id of another form is refused", ids_of_another_form),
     ("what a client sends in another form is refused", texts_of_another_form),
     ("another layout is refused", another_layout),
     ("what a later version adds is passed over and kept", later_additions),
+    ("what a later version adds to a lease is kept", longer_records),
     ("a queue of another type is found before the first write", a_queue_of_another_type),
     ("the clock is held until an hour after all that is left", a_silence_of_hours),
     ("a lease that is found over is renewed only by its own seat, and while its holder has time left", found_over),
-    ("a lease that is found over in a recovery is restored with what is left", found_over_in_a_recovery),
-    ("a broken lease that is released ends the wait for it", a_broken_lease_is_released),
-    ("a cut lease ends with its recovery", a_cut_lease_ends),
+    ("a lease that is found over in a recovery is renewed, too", found_over_in_a_recovery),
+    ("a lease that came back and is broken ends the wait for it", a_broken_lease_is_released),
     ("a recovery of a partial loss gives the slowest its time", the_slowest_of_a_partial_loss),
+    ("a recovery waits for leases again if somebody knows of a later one", losses::a_later_lease),
+    ("a recovery that an operator has ended does not wait for leases again", losses::an_operator_ends_a_recovery),
+    ("a lease comes back only where it fits beside those that were granted later", losses::a_lease_that_does_not_fit),
+    ("a queue that is left shows that the rest was lost", losses::a_queue_is_left),
+    ("a waiter that tries is granted one lease", a_waiter_that_tries),
     ("a seat proves a loss of which its memory does not know", a_seat_proves_a_loss),
-    ("of two leases with one token the one that stands stays", two_of_one_token),
+    ("of two leases with one token the one that is back first stays", two_of_one_token),
     ("a later seat makes no place later", a_later_seat),
     ("a memory is kept for less time than an idle lock", a_memory_is_kept),
 ];
@@ -37,7 +45,7 @@ fn acquire(id: &str) -> Request {
 }
 
 fn renew(id: &str) -> Request {
-    let (memory, seat) = (Memory::default(), Seat { epoch: 1, ticket: 1, token: 1 });
+    let (memory, seat) = (Memory::default(), Seat { epoch: 1, ticket: 1, token: 1, slot: 0, most: 1 });
     Request::Renew { id: id.to_owned(), seat, left: 0, terms: TERMS, memory }
 }
 
@@ -53,6 +61,10 @@ fn heartbeat(client: &str, ids: &[&str]) -> Request {
 fn leave(ids: &[&str]) -> Request {
     let ids = ids.iter().map(|id| (*id).to_owned()).collect();
     Request::Leave { ids, memory: Memory::default() }
+}
+
+fn holder(lock: &Lock) -> Option<&str> {
+    lock.holder().map(|lease| lease.id.as_str())
 }
 
 fn queue(driver: &mut Driver, ids: &[&str]) -> Checked {
@@ -81,7 +93,7 @@ fn behind_the_dead(driver: &mut Driver) -> Checked {
             driver.run(TIME + seconds * 1_000_000, 100, &heartbeat(client, &[&format!("{client}.1")]))?;
         }
         let found = driver.run(TIME + 12_000_000, 100, &release("holder.1"))?.found.lock;
-        if found.lease.as_ref().map(|(id, _)| id.as_str()) != Some("first.1") || found.queue.len() != 1 {
+        if holder(&found) != Some("first.1") || found.queue.len() != 1 {
             return Err(format!("behind {dead} who are dead: {found:?}"));
         }
     }
@@ -111,19 +123,21 @@ fn texts_of_another_form(driver: &mut Driver) -> Checked {
     queue(driver, &["a.1"])?;
     let queued = driver.run(TIME + 1, 100, &acquire("b.1"))?.answer;
     let before = driver.stored();
-    let (name, whole) = encode(&with("b.1", TERMS, queued.memory(), queued.seat("seat")));
+    let (name, whole) = encode(&with("b.1", TERMS, queued.memory(), queued.seat()));
     let shorter = |text: &mut Vec<u8>| text.truncate(text.len() - 1);
     let other_layout = |text: &mut Vec<u8>| text[0] = 1;
     let (memory, seat, terms) = (1, 2, 3);
     let no_terms = |text: &mut Vec<u8>| text.truncate(40);
+    let nobody = |text: &mut Vec<u8>| text[40..42].fill(0);
     type Change = fn(&mut Vec<u8>);
-    let changes: [(usize, Change, &str); 6] = [
+    let changes: [(usize, Change, &str); 7] = [
         (memory, shorter, "a memory or seat is not one"),
         (memory, other_layout, "a memory or seat is not one"),
         (seat, shorter, "a memory or seat is not one"),
         (seat, other_layout, "a memory or seat is not one"),
         (terms, shorter, "the texts in terms are shorter than they say"),
         (terms, no_terms, "data string too short"),
+        (terms, nobody, "most must be at least 1"),
     ];
     for (text, change, error) in changes {
         let mut changed = whole.clone();
@@ -138,11 +152,20 @@ fn texts_of_another_form(driver: &mut Driver) -> Checked {
 
 fn another_layout(driver: &mut Driver) -> Checked {
     queue(driver, &["a.1", "a.2"])?;
-    driver.edit("redis.call('HSET', KEYS[1], '', string.char(9) .. string.sub(redis.call('HGET', KEYS[1], ''), 2))");
-    let inspect = Request::Inspect { after: 0, count: 1 };
-    let by_force = Request::Break { token: TIME, force: true };
-    let theirs = [acquire("a.3"), renew("a.1"), release("a.1"), leave(&["a.2"]), heartbeat("a", &["a.2"])];
-    theirs.into_iter().chain([inspect, by_force]).try_for_each(|request| refused(driver, &request, "OTHERLAYOUT"))
+    // The version, or the mark of a form that only later versions know.
+    for head in ["string.char(9, 0)", "string.char(3, 1)"] {
+        driver.edit(&format!(
+            "redis.call('HSET', KEYS[1], '', {head} .. string.sub(redis.call('HGET', KEYS[1], ''), 3))"
+        ));
+        let inspect = Request::Inspect { after: 0, count: 1 };
+        let by_force = Request::Break { token: TIME, force: true };
+        let theirs = [acquire("a.3"), renew("a.1"), release("a.1"), leave(&["a.2"]), heartbeat("a", &["a.2"])];
+        theirs
+            .into_iter()
+            .chain([inspect, by_force])
+            .try_for_each(|request| refused(driver, &request, "OTHERLAYOUT"))?;
+    }
+    Ok(())
 }
 
 // Requests are longer than the scripts know, and so is the state.
@@ -150,15 +173,31 @@ fn later_additions(driver: &mut Driver) -> Checked {
     queue(driver, &["a.1"])?;
     driver.edit("redis.call('HSET', KEYS[1], '', redis.call('HGET', KEYS[1], '') .. 'more')");
     let queued = driver.run(TIME + 1, 100, &acquire("b.1"))?.answer;
-    let (name, mut longer) = encode(&with("b.1", TERMS, queued.memory(), queued.seat("seat")));
+    let (name, mut longer) = encode(&with("b.1", TERMS, queued.memory(), queued.seat()));
     longer[1..4].iter_mut().for_each(|text| text.extend(b"more"));
     expect("the refusal is", driver.refusal_of(TIME + 2, (name, longer.clone())), None)?;
     let after = driver.run(TIME + 3, 100, &release("a.1"))?.found.lock;
-    expect("the holder is", after.lease.as_ref().map(|(id, _)| id.as_str()), Some("b.1"))?;
+    expect("the holder is", holder(&after), Some("b.1"))?;
     let fields = driver.stored().0;
     let field = |name: &str| fields.get(&Some(name.as_bytes().to_vec())).cloned().flatten().unwrap_or_default();
     expect("the entry is kept as it came", field("b.1"), longer[3].clone())?;
     expect("the state is kept longer", field("").ends_with(b"b.1more"), true)
+}
+
+// So is the record of a lease, as long as the lease lasts.
+fn longer_records(driver: &mut Driver) -> Checked {
+    driver.flush_all();
+    let take = |id| with(id, SEVERAL, Memory::default(), Seat::default());
+    let [first, second] = ["a.1", "b.1"].map(|id| driver.run(TIME, 100, &take(id)).map(|outcome| outcome.answer));
+    driver.edit(
+        "local slot = '#' .. struct.pack('<H', 1)
+        redis.call('HSET', KEYS[1], slot, redis.call('HGET', KEYS[1], slot) .. 'more')",
+    );
+    driver.run(TIME + 1, 100, &renewal("b.1", &second?, SEVERAL))?;
+    driver.run(TIME + 2, 100, &renewal("a.1", &first?, SEVERAL))?;
+    let field = |driver: &mut Driver| driver.stored().0.get(&Some(b"#\x01\0".to_vec())).cloned().flatten();
+    let ends = |record: Option<Vec<u8>>| record.unwrap_or_default().ends_with(b"b.1more");
+    expect("the record is kept longer", ends(field(driver)), true)
 }
 
 fn a_queue_of_another_type(driver: &mut Driver) -> Checked {
@@ -202,7 +241,7 @@ fn found_over(driver: &mut Driver) -> Checked {
     for (older, left, broken, word) in cases {
         driver.flush_all();
         let granted = driver.run(TIME, 100, &acquire("a.1"))?.answer;
-        let (memory, seat) = (granted.memory(), granted.seat("own_seat"));
+        let (memory, seat) = (granted.memory(), granted.seat());
         if broken {
             driver.run(TIME, 100, &Request::Break { token: seat.token, force: false })?;
         }
@@ -211,12 +250,13 @@ fn found_over(driver: &mut Driver) -> Checked {
         let after = driver.run(TIME + 2 * MINUTE, 100, &renewal)?;
         expect("it was", after.answer.word.as_str(), word)?;
         let ends = (word == "renewed").then_some((TIME + 2 * MINUTE + LONG.lease, LONG.lease));
-        expect("end, longest", after.found.lock.lease.map(|(_, end)| (end, after.found.lock.state.longest)), ends)?;
+        let found = &after.found.lock;
+        expect("end, longest", found.holder().map(|held| (held.end, found.state.longest)), ends)?;
     }
     // After another script has ended it, it does not come back.
     driver.flush_all();
     let granted = driver.run(TIME, 100, &acquire("a.1"))?.answer;
-    let (memory, seat) = (granted.memory(), granted.seat("own_seat"));
+    let (memory, seat) = (granted.memory(), granted.seat());
     driver.run(TIME + 2 * MINUTE, 100, &release("b.1"))?;
     let renewal = Request::Renew { id: "a.1".to_owned(), seat, left: 1, terms: TERMS, memory };
     expect("it was", driver.run(TIME + 2 * MINUTE, 100, &renewal)?.answer.word.as_str(), "lost")
@@ -231,16 +271,16 @@ fn found_over_in_a_recovery(driver: &mut Driver) -> Checked {
     let granted = driver.run(TIME + 1, 100, &acquire("b.1"))?.answer;
     driver.run(TIME + 2, 100, &with("a.2", SLOW, memory, Seat::default()))?;
     driver.run(TIME + 3, 100, &leave(&["a.2"]))?;
-    let (memory, seat, left) = (granted.memory(), granted.seat("own_seat"), 5);
+    let (memory, seat, left) = (granted.memory(), granted.seat(), 5);
     let renewal = Request::Renew { id: "b.1".to_owned(), seat, left, terms: TERMS, memory };
     let found = driver.run(TIME + 2 * MINUTE, 100, &renewal)?.found.lock;
-    expect("the lease ends", found.lease.map(|(_, end)| end), Some(TIME + 2 * MINUTE + left))
+    expect("the lease ends", found.holder().map(|held| held.end), Some(TIME + 2 * MINUTE + TERMS.lease))
 }
 
 fn a_broken_lease_is_released(driver: &mut Driver) -> Checked {
     driver.flush_all();
     let granted = driver.run(TIME, 100, &with("a.1", LONG, Memory::default(), Seat::default()))?.answer;
-    let (id, memory, seat) = ("a.1".to_owned(), granted.memory(), granted.seat("own_seat"));
+    let (id, memory, seat) = ("a.1".to_owned(), granted.memory(), granted.seat());
     driver.flush_all();
     let renewal = Request::Renew { id: id.clone(), seat, left: LONG.lease, terms: LONG, memory };
     let memory = driver.run(TIME + 1, 100, &renewal)?.answer.memory();
@@ -249,40 +289,42 @@ fn a_broken_lease_is_released(driver: &mut Driver) -> Checked {
     expect("the recovery ends", state.recover_until, TIME + 1 + 3 * TERMS.heartbeat)
 }
 
+fn renewal(id: &str, granted: &Answer, terms: Terms) -> Request {
+    let (id, memory, seat) = (id.to_owned(), granted.memory(), granted.seat());
+    Request::Renew { id, seat, left: terms.lease / 2, terms, memory }
+}
+
+fn break_by_force(token: u64) -> Request {
+    Request::Break { token, force: true }
+}
+
+const SEVERAL: Terms = Terms { most: 2, ..LONG };
+
+// Room was made just now, by two leases that are over.
+fn a_waiter_that_tries(driver: &mut Driver) -> Checked {
+    driver.flush_all();
+    let terms = Terms { most: 2, ..TERMS };
+    for id in ["a.1", "b.1", "c.1"] {
+        driver.run(TIME, 100, &with(id, terms, Memory::default(), Seat::default()))?;
+    }
+    for seconds in (5..60).step_by(5) {
+        driver.run(TIME + seconds * 1_000_000, 100, &heartbeat("c", &["c.1"]))?;
+    }
+    let (memory, seat) = (Memory::default(), Seat::default());
+    let a_try = Request::Acquire { id: "c.1".to_owned(), room: 0, claim: false, terms, memory, seat };
+    let found = driver.run(TIME + 61_000_000, 100, &a_try)?.found.lock;
+    expect("leases", found.leases.iter().map(|lease| lease.id.as_str()).collect::<Vec<_>>(), vec!["c.1"])
+}
+
 // The seat came with a reply whose memory was not taken, because another reply had told of an older epoch.
 fn a_seat_proves_a_loss(driver: &mut Driver) -> Checked {
     queue(driver, &["a.1"])?;
     let (older, later) = (TIME - 1, TIME + 10);
     let memory = Memory { epoch: older, stamp: older, token: 0, longest: 0, pace: 0 };
     let epoch = driver.found().lock.state.epoch;
-    let request = with("b.1", TERMS, memory, Seat { epoch, ticket: later, token: 0 });
-    let entries = driver.run(TIME + 1, 100, &request)?.found.lock.entries;
-    expect("the lease is cut", entries.get("a.1").is_some_and(|held| held.cut), true)
-}
-
-// A stranger got the lock after a loss, with the epoch of before because the clock was set back.
-fn a_cut_lease_ends(driver: &mut Driver) -> Checked {
-    for by_operator in [false, true] {
-        driver.flush_all();
-        driver.run(TIME, 100, &acquire("a.1"))?;
-        let terms = if by_operator { LONG } else { TERMS };
-        let memory =
-            driver.run(TIME + 1, 100, &with("c.1", terms, Memory::default(), Seat::default()))?.answer.memory();
-        driver.flush_all();
-        let granted = driver.run(TIME, 100, &with("b.1", terms, Memory::default(), Seat::default()))?.answer;
-        driver.run(TIME + 2, 100, &with("c.1", TERMS, memory, Seat::default()))?;
-        driver.run(TIME + 3, 100, &leave(&["c.1"]))?;
-        let last = if by_operator {
-            driver.run(TIME + MINUTE, 100, &acquire("d.1"))?;
-            Request::Break { token: 0, force: true }
-        } else {
-            let (memory, seat) = (granted.memory(), granted.seat("own_seat"));
-            Request::Renew { id: "b.1".to_owned(), seat, left: 1, terms: TERMS, memory }
-        };
-        let holder = driver.run(TIME + 2 * MINUTE, 100, &last)?.found.lock.lease.map(|(id, _)| id);
-        expect("the holder is", holder.as_deref(), by_operator.then_some("d.1"))?;
-    }
-    Ok(())
+    let request = with("b.1", TERMS, memory, Seat { epoch, ticket: later, ..Seat::default() });
+    let found = driver.run(TIME + 1, 100, &request)?.found.lock;
+    expect("the holder is", holder(&found), None)
 }
 
 fn the_slowest_of_a_partial_loss(driver: &mut Driver) -> Checked {
@@ -301,19 +343,23 @@ fn two_of_one_token(driver: &mut Driver) -> Checked {
     let granted = driver.run(TIME, 100, &acquire("a.1"))?.answer;
     let memory = driver.run(TIME + 1, 100, &acquire("c.1"))?.answer.memory();
     driver.flush_all();
-    driver.run(TIME, 100, &acquire("b.1"))?;
+    let again = driver.run(TIME, 100, &acquire("b.1"))?.answer;
     driver.run(TIME + 2, 100, &with("c.1", TERMS, memory, Seat::default()))?;
-    let (memory, seat) = (granted.memory(), granted.seat("own_seat"));
-    let renewal = Request::Renew { id: "a.1".to_owned(), seat, left: 5, terms: TERMS, memory };
-    expect("it was", driver.run(TIME + 3, 100, &renewal)?.answer.word.as_str(), "lost")
+    expect("the tokens", granted.seat().token, again.seat().token)?;
+    for (id, granted, word) in [("a.1", granted, "renewed"), ("b.1", again, "lost")] {
+        let (id, memory, seat) = (id.to_owned(), granted.memory(), granted.seat());
+        let renewal = Request::Renew { id, seat, left: 5, terms: TERMS, memory };
+        expect("it was", driver.run(TIME + 3, 100, &renewal)?.answer.word.as_str(), word)?;
+    }
+    Ok(())
 }
 
 fn a_later_seat(driver: &mut Driver) -> Checked {
     queue(driver, &["a.1"])?;
     let queued = driver.run(TIME + 1, 100, &acquire("b.1"))?.answer;
-    let seat = driver.run(TIME + 2, 100, &acquire("c.1"))?.answer.seat("seat");
+    let seat = driver.run(TIME + 2, 100, &acquire("c.1"))?.answer.seat();
     let again = driver.run(TIME + 3, 100, &with("b.1", TERMS, queued.memory(), seat))?.answer;
-    expect("the place is", again.seat("seat"), queued.seat("seat"))
+    expect("the place is", again.seat(), queued.seat())
 }
 
 fn a_memory_is_kept(driver: &mut Driver) -> Checked {

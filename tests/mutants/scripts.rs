@@ -3,7 +3,6 @@
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 
 use crate::list::Mutant;
-use crate::model::common_case::two_roads;
 use crate::model::driver::Driver;
 use crate::model::events::Case;
 use crate::model::singles::SINGLES;
@@ -12,8 +11,6 @@ use crate::model::walks::{Regression, caught, config, explore, keep, paragraph, 
 /// Steps against the model, and against the promises alone. A mutant that takes more steps needs a case in the list of
 /// regressions.
 const STEPS: [usize; 2] = [30_000, 10_000];
-/// Steps of both roads of the common case.
-const ROADS: usize = 10_000;
 
 /// The judge that finds the mutant, if one does. None as argument: the scripts as they are.
 pub(crate) fn judge(mutant: Option<&Mutant>) -> Result<Option<String>, String> {
@@ -25,12 +22,6 @@ pub(crate) fn judge(mutant: Option<&Mutant>) -> Result<Option<String>, String> {
     let mut driver = driver(mutant, broken.as_deref());
     if let Some((name, _)) = SINGLES.iter().find(|(_, case)| caught(|| case(&mut driver)).is_err()) {
         return Ok(Some(format!("single case: {name}")));
-    }
-    // Walks seldom come to the common case.
-    let have_it = ["lua/lib/simple.lua", "lua/acquire.lua", "lua/release.lua"];
-    let both = || two_roads(ROADS, |file, text| changed(mutant, broken.as_deref(), file, text)).map(|_| ());
-    if mutant.is_none_or(|mutant| have_it.contains(&&*mutant.file)) && caught(both).is_err() {
-        return Ok(Some("two roads to one state".into()));
     }
     let [by_model, by_promises] = [true, false].map(|by_model| notice(&mut driver, by_model));
     Ok(by_model.map(|step| match by_promises {

@@ -25,8 +25,8 @@ pub(in crate::keeper) struct Grant {
 }
 
 impl Grant {
-    pub(super) fn replied(own: &OwnLease, sent: Time, left: Duration, spec: &Spec) -> Self {
-        Self { token: own.token, term: Term::told(sent, left, spec.lease), claim: own.claim }
+    pub(super) fn replied(own: &OwnLease, sent: Time, spec: &Spec) -> Self {
+        Self { token: own.token, term: Term::told(sent, own.left, spec.lease), claim: own.claim }
     }
 
     /// Whether the end is so near that the holder would have to be told: of a claim, before its confirmation can be
@@ -73,7 +73,7 @@ impl LockMachine {
     }
 
     /// A reply names the lease that this client holds.
-    pub(super) fn on_named(&mut self, core: &mut Core, sent: Time, id: Id, own: &OwnLease, left: Duration) {
+    pub(super) fn on_named(&mut self, core: &mut Core, sent: Time, id: Id, own: &OwnLease) {
         if let Some(lease) = self.leases.get(&id) {
             // A lease under another token is from before a loss of data: the server must hear of this one.
             if lease.token != own.token {
@@ -86,14 +86,14 @@ impl LockMachine {
         }
         if self.waiters.contains_key(&id) {
             self.granted_from(core, id, own.ticket, own.seat, self.known.epoch);
-            return self.granted_by_reply(core, sent, id, own, left);
+            return self.granted_by_reply(core, sent, id, own);
         }
-        self.give_back(core, id, ReleaseKind::Release { seat: Seat::NONE }, None, core.now + left);
+        self.give_back(core, id, ReleaseKind::Release { seat: Seat::NONE }, None, core.now + own.left);
     }
 
-    pub(super) fn granted_by_reply(&mut self, core: &mut Core, sent: Time, id: Id, own: &OwnLease, left: Duration) {
+    pub(super) fn granted_by_reply(&mut self, core: &mut Core, sent: Time, id: Id, own: &OwnLease) {
         if let Some(waiter) = self.waiters.get(&id) {
-            let grant = Grant::replied(own, sent, left, &waiter.spec);
+            let grant = Grant::replied(own, sent, &waiter.spec);
             self.granted(core, id, grant);
         }
     }
@@ -175,7 +175,7 @@ impl LockMachine {
             RenewVerdict::Renewed => {
                 let Some(own) = &common.own else { return };
                 (waiter.seat, waiter.epoch) = (own.seat, common.known.epoch);
-                let grant = Grant { claim: false, ..Grant::replied(own, sent, common.lease_left, &waiter.spec) };
+                let grant = Grant { claim: false, ..Grant::replied(own, sent, &waiter.spec) };
                 if grant.is_short(core.now, &waiter.spec) && !std::mem::replace(&mut waiter.late, true) {
                     // If this process was stopped meanwhile, another confirmation brings a full lease.
                     self.confirm(core, id, token);

@@ -179,7 +179,7 @@ impl LockMachine {
             RenewVerdict::Renewed => {
                 let Some(own) = &common.own else { return };
                 (lease.seat, lease.epoch) = (own.seat, common.known.epoch);
-                let term = Term::told(sent, common.lease_left, lease.asked);
+                let term = Term::told(sent, own.left, lease.asked);
                 if lease.spec.replicas == 0 {
                     return self.prolonged(core, id, term);
                 }

@@ -35,6 +35,7 @@ pub(in crate::keeper) struct LockMachine {
     pub(in crate::keeper) known: Knowledge,
     /// For how long the server says that a client keeps this when it has nothing there any more.
     pub(super) keep: Duration,
+    /// Before that nobody is granted the lock.
     lease_until: Time,
     recover_until: Time,
     /// By which factor heartbeats are further apart than they should be, because their answers take so long.
@@ -73,7 +74,7 @@ impl LockMachine {
 
     /// Takes in the common part of the reply to a request that brought `brought`. True if data was lost.
     pub(super) fn learn(&mut self, now: Time, sent: Time, brought: Memory, common: &Common) -> bool {
-        (self.lease_until, self.recover_until) = (now + common.lease_left, now + common.recover_left);
+        (self.lease_until, self.recover_until) = (now + common.first_left, now + common.recover_left);
         if common.known.is_strangers() {
             return false; // It was an operator's, or there is nothing to know.
         }

@@ -302,7 +302,7 @@ impl Machine {
             && let Some(id) = own.id.number_at(&core.client)
             && core.locks_of.get(&id).is_none_or(|name| *name == keys.name)
         {
-            lock.on_named(core, at, id, own, common.lease_left);
+            lock.on_named(core, at, id, own);
         }
         if changed {
             lock.restore_all(core);

@@ -196,7 +196,7 @@ impl LockMachine {
             // A place or a lease that no waiter here wants is released.
             let known = self.releases.contains_key(&id) || self.leases.contains_key(&id);
             let until = match verdict {
-                AcquireVerdict::Granted => core.now + common.lease_left,
+                AcquireVerdict::Granted => core.now + common.own.as_ref().map_or(Duration::ZERO, |own| own.left),
                 AcquireVerdict::Queued { .. } => core.now,
                 AcquireVerdict::Busy(_) | AcquireVerdict::Disbelieved => return,
             };
@@ -224,7 +224,7 @@ impl LockMachine {
                 if waiter.ticket.is_none() && waiter.mode != Mode::Try {
                     waiter.ticket = Some(own.ticket);
                 }
-                self.granted_by_reply(core, sent, id, own, common.lease_left);
+                self.granted_by_reply(core, sent, id, own);
             }
             AcquireVerdict::Queued { ticket, seat, rank } => {
                 (waiter.seat, waiter.epoch, waiter.rank) = (seat, common.known.epoch, Some((rank, core.now)));

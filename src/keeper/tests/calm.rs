@@ -148,7 +148,7 @@ impl World {
             }
             let state = &self.server.locks[lock].1;
             if state.stands() {
-                return self.fail(format!("the server still has {:?} and {:?} (I9)", state.lease, state.queue));
+                return self.fail(format!("the server still has {:?} and {:?} (I9)", state.leases, state.queue));
             }
         }
     }

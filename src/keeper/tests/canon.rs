@@ -13,7 +13,7 @@ use std::hash::{Hash, Hasher};
 
 use super::clients::{BOOT_NS, Client};
 use super::losses::{Basis, Past};
-use super::model::Lock;
+use super::model::{Lease, Lock};
 use super::server::{EPOCH_US, Reply};
 use super::world::{MS, World};
 use crate::keeper::machine::{Core, Machine};
@@ -132,7 +132,7 @@ impl World {
 
     /// A lock, its moments told from the last script: how much the clock has moved since then comes with them.
     fn lock(&self, notes: &mut Notes, lock: &Lock) {
-        let Lock { queue, sessions, beats, lease, entries, state, history: _ } = lock;
+        let Lock { queue, sessions, beats, leases, entries, state, history: _ } = lock;
         let seen = state.seen;
         let clock = self.server.time(self.now).saturating_add_signed(state.skew);
         notes.words.push(clock.saturating_sub(seen).min(LONG_AGO / 1000));
@@ -145,7 +145,8 @@ impl World {
         notes.flag(state.recover_until == 0);
         notes.words.push(state.recover_until.saturating_sub(seen));
         let recovering = state.recover_until > seen;
-        let recovery = if recovering { [seen - state.recover_from, state.recover_pace] } else { [0; 2] };
+        let recovery = [seen - state.recover_from, state.recover_pace, state.accounted as u64];
+        let recovery = if recovering { recovery } else { [0; 3] };
         notes.words.extend(recovery.into_iter().chain([state.longest, state.longest_next]));
         notes.stamp(state.generation);
         for (ticket, id) in queue {
@@ -158,18 +159,19 @@ impl World {
             notes.words.extend([end - seen, beats.get(client).copied().unwrap_or_default()]);
         }
         notes.words.push(u64::MAX);
-        if let Some((id, end)) = lease {
+        notes.words.extend([state.first_end, state.last_end].map(|end| end.saturating_sub(seen)));
+        for Lease { slot, id, end, token, ticket, most, claim, broken } in leases {
             id.hash(notes);
-            notes.words.push(end.saturating_sub(seen));
+            notes.words.extend([u64::from(*slot), u64::from(*most), end.saturating_sub(seen)]);
+            notes.stamp(*token);
+            notes.stamp(*ticket);
+            notes.flag(*claim);
+            notes.flag(*broken);
         }
         notes.words.push(u64::MAX);
         for (id, entry) in entries {
             id.hash(notes);
             notes.words.extend([entry.lease, entry.liveness]);
-            notes.stamp(entry.token);
-            notes.flag(entry.broken);
-            notes.flag(entry.cut);
-            notes.flag(entry.claim);
         }
         notes.words.push(u64::MAX);
     }

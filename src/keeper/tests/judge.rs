@@ -4,7 +4,6 @@ use super::clients::Guard;
 use super::server::Executed;
 use super::world::{MS, World};
 use crate::keeper::machine::InFlight;
-use crate::protocol::{RenewVerdict, Verdict};
 
 /// How many requests a second one client may send without a reason: every heartbeat, renewal and repetition of up to
 /// ten locks fits in, no busy loop does.
@@ -98,46 +97,21 @@ impl World {
     pub(super) fn judge_script(&mut self, executed: &Executed) {
         let after = &self.server.locks[executed.lock].1;
         let before = &executed.before;
-        let granted = |lock: &super::model::Lock| {
-            let (id, _) = lock.lease.as_ref()?;
-            Some((id.clone(), lock.entries.get(id)?.token))
-        };
-        // A returner shows that the state is an old one: what was granted in it since is cut, or gives way to a newer
-        // token. Its holder is told at its next reply, as after any loss.
-        let id_of = |lock: &super::model::Lock| lock.lease.as_ref().map(|(id, _)| id.clone());
-        let gave_way = executed.renews && id_of(before).is_some() && id_of(before) != id_of(after);
-        if before.state.epoch != 0 && before.state.epoch != after.state.epoch || gave_way {
+        let granted = |lock: &super::model::Lock| lock.holder().map(|held| (held.id.clone(), held.token));
+        // A returner shows that the state is an old one: what was granted in it since is dropped, or gives way to a later
+        // token. Its holder had it by the exception for strangers, and is told at its next reply, as after any loss.
+        let returns =
+            |held: &super::model::Lease| executed.id.as_ref() != Some(&held.id) && executed.token > held.token;
+        let gave_way = before.holder().filter(|held| returns(held) && !after.holds(&held.id)).map(|held| held.token);
+        if before.state.epoch != 0 && before.state.epoch != after.state.epoch || gave_way.is_some() {
             self.server.basis.generation += 1;
         }
-        if gave_way
-            && matches!(executed.reply.verdict, Verdict::Renew(RenewVerdict::Renewed))
-            && let Some((_, token)) = granted(before)
-        {
-            // Its holder had it by the exception for strangers.
-            self.server.forced.insert(token);
-        }
-        // A client has told of a newer grant: then, too, the holder had it by that exception.
-        let cut = |lock: &super::model::Lock| {
-            let (id, _) = lock.lease.as_ref()?;
-            lock.entries.get(id).filter(|held| held.cut).map(|held| held.token)
-        };
-        let after = &self.server.locks[executed.lock].1;
-        let top = self.server.tokens[executed.lock];
-        // Or has released it, which ends the recovery and what the holder had.
-        let released = executed.words.as_ref().is_some_and(|words| words.highest >= top);
-        let released = released && granted(after) != granted(before);
-        let ended = granted(before).filter(|(_, token)| released && *token < top).map(|(_, token)| token);
-        let is_new = cut(before).is_none() && before.state.epoch == after.state.epoch;
-        if let Some(token) = cut(after).filter(|_| is_new).or(ended) {
-            self.server.basis.generation += 1;
-            self.server.forced.insert(token);
-        }
+        self.server.forced.extend(gave_way);
         let after = &self.server.locks[executed.lock].1;
         let Some((id, token)) = granted(after).filter(|grant| granted(before).as_ref() != Some(grant)) else { return };
-        // A holder that re-asserts itself after a loss has the token that it had.
-        let restored =
-            token <= top && after.state.epoch != before.state.epoch || after.state.seen < after.state.recover_until;
-        if restored {
+        let top = self.server.tokens[executed.lock];
+        // A holder that returns after a loss has the token that it had.
+        if executed.token == token {
             return;
         }
         let mut broken = None;

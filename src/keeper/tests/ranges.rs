@@ -87,7 +87,7 @@ fn a_lost_message_costs_a_heartbeat(times: impl Strategy<Value = Vec<Times>>) {
         while world.clients[1].granted.is_empty() && world.flow_once(end) && !world.is_over() {}
         prop_assert_eq!(&world.broken, &None);
         let served = !world.clients[1].granted.is_empty() || world.is_over();
-        prop_assert!(served, "the first waiter has no lock after its heartbeat: {:?}", world.server.locks[0].1.lease);
+        prop_assert!(served, "the first waiter has no lock after its heartbeat: {:?}", world.server.locks[0].1.leases);
         Ok(())
     });
     if let Err(error) = result {

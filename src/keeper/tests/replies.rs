@@ -102,7 +102,7 @@ impl Answer {
             let token = machine.token_of(*id).or(Token::new(self.granted_token)).expect("the token of a grant");
             let ticket = Ticket::new(self.ticket).unwrap_or(token.as_ticket());
             let (id, seat) = (machine.core.wire_id(*id), seat(self.epoch, ticket.get(), token.get()));
-            self.own = Some(OwnLease { id, token, ticket, seat, claim: self.claim });
+            self.own = Some(OwnLease { id, token, ticket, seat, claim: self.claim, left: Duration::ZERO });
         }
         self
     }
@@ -111,7 +111,9 @@ impl Answer {
     pub(super) fn common(self) -> Common {
         let known = told(self.epoch, self.stamp);
         let Self { waiting, lease_left, recover_left, keep, own, again, .. } = self;
-        Common { known, keep, waiting, lease_left, recover_left, own, again }
+        let (held, first_left) = ((!lease_left.is_zero()).into(), lease_left);
+        let own = own.map(|own| OwnLease { left: lease_left, ..own });
+        Common { known, keep, waiting, held, first_left, recover_left, own, again }
     }
 
     fn verdict(&self, verb: Verb) -> Verdict {
@@ -135,8 +137,8 @@ impl Answer {
             (Verb::Release, Word::Unknown) => Verdict::Release(ReleaseVerdict::Unknown),
             (Verb::Leave, Word::Left) => Verdict::Leave,
             (Verb::Inspect, Word::State) => {
-                let (holder, queue) = (self.held.clone(), self.page.clone());
-                Verdict::Inspect(Inspected { epoch: None, grants: 0, token: None, holder, queue })
+                let (holders, queue) = (self.held.iter().map(|held| (**held).clone()).collect(), self.page.clone());
+                Verdict::Inspect(Inspected { epoch: None, grants: 0, token: None, holders, queue })
             }
             (Verb::Break, Word::Told) => Verdict::Break(BreakOutcome::Told { remaining: self.left }),
             (Verb::Break, Word::Ended) => Verdict::Break(BreakOutcome::Ended),

@@ -48,7 +48,9 @@ pub(super) struct Executed {
     pub(super) before: Lock,
     /// The ticket with which a waiter returns; the highest number for a waiter without one.
     pub(super) brought: u64,
-    pub(super) renews: bool,
+    /// The id that it is about, and the token of its lease; 0 for none.
+    pub(super) id: Option<String>,
+    pub(super) token: u64,
     pub(super) words: Option<Words>,
     pub(super) reply: protocol::Reply,
     pub(super) pushes: Vec<(String, Push)>,
@@ -140,12 +142,12 @@ impl Server {
             },
             _ => u64::MAX,
         };
-        let renews = matches!(call, protocol::Request::Renew(RenewRequest { .. }));
+        let (id, token) = (request.id().map(str::to_owned), request.token());
         let words = Words::of(call);
         // As it comes over the wire, read by the real parser.
         let reply = protocol::Reply::unpack(call.verb(), &calls::reply(&answer));
         let reply = reply.expect("a reply that the client understands");
-        Executed { lock, before, brought, renews, words, reply, pushes }
+        Executed { lock, before, brought, id, token, words, reply, pushes }
     }
 
     /// The exception of I3: tokens may fall, and with them the order in which leases replace each other.
@@ -156,10 +158,9 @@ impl Server {
     /// What is left of the lease of this id and token in true time, in ns: the lock clock is never faster.
     pub(super) fn left(&self, now: u64, lock: usize, id: &str, token: u64) -> Option<u64> {
         let lock = &self.locks[lock].1;
-        let (holder, end) = lock.lease.as_ref()?;
-        let same = holder == id && lock.entries.get(id).is_some_and(|entry| entry.token == token);
+        let lease = lock.lease_of(id).filter(|lease| lease.token == token)?;
         let clock = self.time(now).saturating_add_signed(lock.state.skew);
-        same.then(|| end.saturating_sub(clock) * 1000)
+        Some(lease.end.saturating_sub(clock) * 1000)
     }
 }
 
@@ -177,8 +178,7 @@ fn memory(text: protocol::Memory) -> Memory {
 }
 
 fn place(text: protocol::Seat) -> Seat {
-    let [epoch, ticket, token] = calls::unsealed(text.as_bytes()).expect("a seat of the model");
-    Seat { epoch, ticket, token }
+    calls::unsealed_seat(text.as_bytes()).expect("a seat of the model")
 }
 
 fn request_of(call: &protocol::Request) -> Request {
@@ -196,16 +196,17 @@ fn request_of(call: &protocol::Request) -> Request {
             ..
         }) => {
             let (lease, liveness, buffer, heartbeat) = (us(lease), us(liveness), us(buffer), us(heartbeat));
-            let terms = Terms { lease, liveness, buffer, heartbeat };
+            let terms = Terms { lease, liveness, buffer, heartbeat, most: 1 };
             Request::Acquire { id: text(&id), room, claim, terms, memory, seat: place(seat) }
         }
         protocol::Request::Heartbeat(HeartbeatRequest { client, liveness, buffer, heartbeat, ids, .. }) => {
-            let terms = Terms { lease: 0, liveness: us(liveness), buffer: us(buffer), heartbeat: us(heartbeat) };
+            let (liveness, buffer, heartbeat) = (us(liveness), us(buffer), us(heartbeat));
+            let terms = Terms { liveness, buffer, heartbeat, ..Terms::default() };
             let ids = ids.iter().map(text).collect();
             Request::Heartbeat { client: client.to_string(), terms, ids, memory }
         }
         protocol::Request::Renew(RenewRequest { id, seat, lease, liveness, left, .. }) => {
-            let terms = Terms { lease: us(lease), liveness: us(liveness), ..Terms::default() };
+            let terms = Terms { lease: us(lease), liveness: us(liveness), most: 1, ..Terms::default() };
             Request::Renew { id: text(&id), seat: place(seat), left: us(left), terms, memory }
         }
         protocol::Request::Release(ReleaseRequest { id, seat, .. }) => {

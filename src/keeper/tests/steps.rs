@@ -330,7 +330,7 @@ impl World {
         let now = self.now;
         let lock = usize::from(which) % self.specs.len();
         let (keys, state) = &self.server.locks[lock];
-        let token = state.lease.as_ref().and_then(|(id, _)| state.entries.get(id)).map_or(1, |entry| entry.token);
+        let token = state.holder().map_or(1, |held| held.token);
         let (keys, force) = (keys.clone(), which >= 192);
         if force {
             // Its holder is not told before the lease is taken.

@@ -10,13 +10,7 @@ use crate::inspect::{Holder, QueuedWaiter};
 #[derive(Default)]
 pub(super) struct Fields {
     pub(super) left: Option<Duration>,
-    held_id: Option<String>,
-    held_token: Option<u64>,
-    held_label: Option<String>,
-    held_owner: Option<String>,
-    held_for: Option<Duration>,
-    held_claim: bool,
-    held_broken: bool,
+    pub(super) holders: Option<Vec<Holder>>,
     pub(super) epoch: Option<u64>,
     pub(super) grants: Option<u64>,
     pub(super) token: Option<u64>,
@@ -32,13 +26,7 @@ impl Fields {
         for [name, value] in pairs {
             match name.bytes()? {
                 b"left_us" => read.left = Some(span(value)?),
-                b"held_id" => read.held_id = Some(text(value)?),
-                b"held_token" => read.held_token = Some(number(value)?),
-                b"held_label" => read.held_label = Some(text(value)?),
-                b"held_owner" => read.held_owner = Some(text(value)?),
-                b"held_us" => read.held_for = Some(span(value)?),
-                b"held_claim" => read.held_claim = flag(value)?,
-                b"held_broken" => read.held_broken = flag(value)?,
+                b"holders" => read.holders = Some(holders(value)?),
                 b"epoch" => read.epoch = Some(number(value)?),
                 b"token" => read.token = Some(number(value)?),
                 b"grants" => read.grants = Some(number(value)?),
@@ -51,62 +39,57 @@ impl Fields {
         }
         Some(read)
     }
+}
 
-    /// The holder as people see it. The outer None: it is not told as a whole.
-    pub(super) fn holder(&mut self, remaining: Duration) -> Option<Option<Box<Holder>>> {
-        let Some(id) = self.held_id.take() else { return Some(None) };
-        Some(Some(Box::new(Holder {
-            id,
-            token: self.held_token?,
-            label: self.held_label.take()?,
-            owner: self.held_owner.take()?,
-            remaining,
-            held_for: self.held_for?,
-            broken: self.held_broken,
-            confirmed: !self.held_claim,
-        })))
-    }
+/// The rows of a list, each with these columns. A later version may add others.
+fn rows<T, V: Value, const N: usize>(value: &V, read: impl Fn(&[V; N]) -> Option<T>) -> Option<Vec<T>> {
+    value.list()?.iter().map(|row| read(row.list()?.first_chunk()?)).collect()
+}
+
+fn holders(value: &impl Value) -> Option<Vec<Holder>> {
+    rows(value, |[id, _slot, token, _most, label, owner, held_for, claim, broken, left]| {
+        Some(Holder {
+            id: text(id)?,
+            token: number(token)?,
+            label: text(label)?,
+            owner: text(owner)?,
+            remaining: span(left)?,
+            held_for: span(held_for)?,
+            broken: flag(broken)?,
+            confirmed: !flag(claim)?,
+        })
+    })
 }
 
 fn page(value: &impl Value) -> Option<Vec<QueuedWaiter>> {
-    value
-        .list()?
-        .iter()
-        .map(|item| {
-            let [id, ticket, label, owner, waited, alive] = item.list()? else { return None };
-            Some(QueuedWaiter {
-                id: text(id)?,
-                ticket: number(ticket)?,
-                label: text(label)?,
-                owner: text(owner)?,
-                waited: span(waited)?,
-                alive: flag(alive)?,
-            })
+    rows(value, |[id, ticket, label, owner, waited, alive, _most]| {
+        Some(QueuedWaiter {
+            id: text(id)?,
+            ticket: number(ticket)?,
+            label: text(label)?,
+            owner: text(owner)?,
+            waited: span(waited)?,
+            alive: flag(alive)?,
         })
-        .collect()
+    })
 }
 
 fn past(value: &impl Value) -> Option<Vec<PastGrant>> {
-    value
-        .list()?
-        .iter()
-        .map(|item| {
-            let [id, token, label, owner, waited, held, how] = item.list()? else { return None };
-            Some(PastGrant {
-                id: text(id)?,
-                token: number(token)?,
-                label: text(label)?,
-                owner: text(owner)?,
-                waited: span(waited)?,
-                held: span(held)?,
-                ended: match how.bytes()? {
-                    b"released" => EndedAs::Released,
-                    b"expired" => EndedAs::Expired,
-                    b"broken" => EndedAs::Broken,
-                    b"lost" => EndedAs::Lost,
-                    _ => return None,
-                },
-            })
+    rows(value, |[id, token, label, owner, waited, held, how, _slot]| {
+        Some(PastGrant {
+            id: text(id)?,
+            token: number(token)?,
+            label: text(label)?,
+            owner: text(owner)?,
+            waited: span(waited)?,
+            held: span(held)?,
+            ended: match how.bytes()? {
+                b"released" => EndedAs::Released,
+                b"expired" => EndedAs::Expired,
+                b"broken" => EndedAs::Broken,
+                b"lost" => EndedAs::Lost,
+                _ => return None,
+            },
         })
-        .collect()
+    })
 }

@@ -13,11 +13,11 @@ use crate::history::{EndedAs, PastGrant};
 struct Pieces {
     word: &'static str,
     flags: u8,
-    /// Position, waiting, what is left of lease and recovery, how long the memory is kept.
-    numbers: [f64; 5],
+    /// Position, waiting, held, what is left of the first lease and of the recovery, how long the memory is kept.
+    numbers: [f64; 6],
     memory: Vec<u8>,
-    /// Leases and places: flags, id, seat.
-    own: Vec<(u8, &'static str, Vec<u8>)>,
+    /// Leases and places: flags, id, seat, what is left.
+    own: Vec<(u8, &'static str, Vec<u8>, f64)>,
     for_people: Vec<u8>,
 }
 
@@ -28,8 +28,9 @@ fn sealed(numbers: &[f64]) -> Vec<u8> {
 
 fn pieces(word: &'static str) -> Pieces {
     let (memory, lease) = (sealed(&[11.0, 12.0, 13.0]), sealed(&[11.0, 34.0, 18.0]));
-    let own = vec![(1, "c.17", lease), (0, "c.20", sealed(&[11.0, 21.0, 0.0]))];
-    Pieces { word, flags: 1, numbers: [23.0, 14.0, 15.0, 16.0, 28.0], memory, own, for_people: people(every_field()) }
+    let own = vec![(1, "c.17", lease, 44.0), (0, "c.20", sealed(&[11.0, 21.0, 0.0]), 0.0)];
+    let numbers = [23.0, 14.0, 46.0, 15.0, 16.0, 28.0];
+    Pieces { word, flags: 1, numbers, memory, own, for_people: people(every_field()) }
 }
 
 impl Pieces {
@@ -39,11 +40,11 @@ impl Pieces {
         packed.push(self.flags);
         self.numbers.iter().for_each(|number| packed.extend(number.to_le_bytes()));
         packed.extend(short(&self.memory));
-        packed.push(self.own.len().try_into().unwrap());
-        for (flags, id, seat) in &self.own {
+        packed.extend(u16::try_from(self.own.len()).unwrap().to_le_bytes());
+        for (flags, id, seat, left) in &self.own {
             packed.push(*flags);
             packed.extend(u16::try_from(id.len()).unwrap().to_le_bytes());
-            packed.extend([id.as_bytes(), &short(seat)].concat());
+            packed.extend([id.as_bytes(), &short(seat), &left.to_le_bytes()].concat());
         }
         packed.extend(u32::try_from(self.for_people.len()).unwrap().to_le_bytes());
         packed.extend(&self.for_people);
@@ -67,8 +68,9 @@ fn packed(value: &Pack) -> Vec<u8> {
 }
 
 fn every_field() -> Vec<(&'static str, Pack)> {
-    let row =
-        |id: &str, alive: u8| Pack::Array(vec![id.into(), 31.into(), "l".into(), "o".into(), 32.into(), alive.into()]);
+    let row = |id: &str, alive: u8| {
+        Pack::Array(vec![id.into(), 31.into(), "l".into(), "o".into(), 32.into(), alive.into(), 1.into()])
+    };
     let grant = vec![
         "c.35".into(),
         36.into(),
@@ -77,16 +79,11 @@ fn every_field() -> Vec<(&'static str, Pack)> {
         39.into(),
         40.into(),
         "broken".into(),
+        0.into(),
     ];
     vec![
         ("left_us", 19.into()),
-        ("held_id", "c.23".into()),
-        ("held_token", 24.into()),
-        ("held_label", "twenty-five".into()),
-        ("held_owner", "twenty-six".into()),
-        ("held_us", 27.into()),
-        ("held_claim", 1.into()),
-        ("held_broken", 1.into()),
+        ("holders", Pack::Array(vec![holder(), holder()])),
         ("epoch", 42.into()),
         ("grants", 41.into()),
         ("token", 43.into()),
@@ -94,6 +91,13 @@ fn every_field() -> Vec<(&'static str, Pack)> {
         ("page", Pack::Array(vec![row("c.30", 1), row("c.33", 0)])),
         ("past", Pack::Array(vec![Pack::Array(grant)])),
     ]
+}
+
+/// The row of a holder.
+fn holder() -> Pack {
+    let (id, slot, token, most) = ("c.23".into(), 0.into(), 24.into(), 2.into());
+    let (label, owner) = ("twenty-five".into(), "twenty-six".into());
+    Pack::Array(vec![id, slot, token, most, label, owner, 27.into(), 1.into(), 1.into(), 45.into()])
 }
 
 fn verdict(verb: Verb, word: &'static str) -> Verdict {
@@ -109,20 +113,21 @@ fn every_field_of_a_reply_arrives_where_it_belongs() {
     let id = WireId::parse("c.17").unwrap();
     let seat = |numbers: &[f64]| Seat::new(&sealed(numbers)).unwrap();
     let lease = seat(&[11.0, 34.0, 18.0]);
-    let own = Some(OwnLease { id, token: token(18), ticket: ticket(34), seat: lease, claim: true });
-    let (lease_left, recover_left, keep, waiting, again) = (us(15), us(16), us(28), 14, true);
+    let own = Some(OwnLease { id, token: token(18), ticket: ticket(34), seat: lease, claim: true, left: us(44) });
+    let (first_left, recover_left, keep, again) = (us(15), us(16), us(28), true);
+    let (waiting, held) = (14, 46);
     let memory = Memory::new(&sealed(&[11.0, 12.0, 13.0])).unwrap();
     let known = Knowledge::new(memory, Epoch::new(11), Stamp::new(12));
-    let expected = Common { known, keep, waiting, lease_left, recover_left, own, again };
+    let expected = Common { known, keep, waiting, held, first_left, recover_left, own, again };
     assert_eq!(common, expected);
     assert_eq!(common.recovering_for(), Some(us(16)));
 
-    let held = Holder {
+    let holder = Holder {
         id: "c.23".into(),
         token: 24,
         label: "twenty-five".into(),
         owner: "twenty-six".into(),
-        remaining: us(15),
+        remaining: us(45),
         held_for: us(27),
         broken: true,
         confirmed: false,
@@ -139,14 +144,14 @@ fn every_field_of_a_reply_arrives_where_it_belongs() {
     assert_eq!(acquire("granted"), Verdict::Acquire(AcquireVerdict::Granted));
     let queued_at = AcquireVerdict::Queued { ticket: ticket(21), seat: seat(&[11.0, 21.0, 0.0]), rank: 22 };
     assert_eq!(acquire("queued"), Verdict::Acquire(queued_at));
-    assert_eq!(acquire("busy"), Verdict::Acquire(AcquireVerdict::Busy(Some(Box::new(held.clone())))));
+    assert_eq!(acquire("busy"), Verdict::Acquire(AcquireVerdict::Busy(Some(Box::new(holder.clone())))));
     let alive = HeartbeatVerdict::Alive { rank: Some(22) };
     assert_eq!(verdict(Verb::Heartbeat, "alive"), Verdict::Heartbeat(alive));
     assert_eq!(verdict(Verb::Renew, "renewed"), Verdict::Renew(RenewVerdict::Renewed));
     assert_eq!(verdict(Verb::Break, "told"), Verdict::Break(BreakOutcome::Told { remaining: us(19) }));
     let queue = vec![queued("c.30", true), queued("c.33", false)];
     let (epoch, token) = (Epoch::new(42), Some(token(43)));
-    let state = Inspected { epoch, grants: 41, token, holder: Some(Box::new(held)), queue };
+    let state = Inspected { epoch, grants: 41, token, holders: vec![holder.clone(), holder], queue };
     assert_eq!(verdict(Verb::Inspect, "state"), Verdict::Inspect(state));
     let grants = vec![PastGrant {
         id: "c.35".into(),
@@ -163,7 +168,7 @@ fn every_field_of_a_reply_arrives_where_it_belongs() {
 #[test]
 fn a_past_grant_tells_how_it_ended() {
     let ended = |how: &str| {
-        let grant = vec!["c.35".into(), 36.into(), "l".into(), "o".into(), 39.into(), 40.into(), how.into()];
+        let grant = vec!["c.35".into(), 36.into(), "l".into(), "o".into(), 39.into(), 40.into(), how.into(), 0.into()];
         let for_people = people(vec![("recorded", 1.into()), ("past", Pack::Array(vec![Pack::Array(grant)]))]);
         let Verdict::History(history) = (Pieces { for_people, ..pieces("history") }).read(Verb::History)?.verdict
         else {
@@ -193,7 +198,7 @@ fn a_reply_lacks_nothing_that_its_word_promises() {
     for (verb, word, needed) in [
         (Verb::Acquire, "granted", vec![lease]),
         (Verb::Acquire, "queued", vec![place, "the position"]),
-        (Verb::Acquire, "busy", vec!["held_token", "held_label", "held_owner", "held_us"]),
+        (Verb::Acquire, "busy", vec![]),
         (Verb::Acquire, "disbelieved", vec![]),
         (Verb::Heartbeat, "alive", vec![]),
         (Verb::Heartbeat, "unknown", vec![]),
@@ -205,11 +210,7 @@ fn a_reply_lacks_nothing_that_its_word_promises() {
         (Verb::Release, "left", vec![]),
         (Verb::Release, "unknown", vec![]),
         (Verb::Leave, "left", vec![]),
-        (
-            Verb::Inspect,
-            "state",
-            vec!["held_token", "held_label", "held_owner", "held_us", "epoch", "grants", "token", "page"],
-        ),
+        (Verb::Inspect, "state", vec!["holders", "epoch", "grants", "token", "page"]),
         (Verb::Break, "told", vec!["left_us"]),
         (Verb::Break, "ended", vec![]),
         (Verb::Break, "unknown", vec![]),
@@ -274,7 +275,7 @@ fn a_value_that_cannot_be_refuses_the_whole_reply() {
         changed.read(Verb::Acquire).is_some()
     };
     for number in [-1.0, 0.5, f64::NAN, f64::INFINITY, 9_007_199_254_740_994.0] {
-        for at in 0..5 {
+        for at in 0..6 {
             assert!(!reads(&|pieces| pieces.numbers[at] = number), "{number} at {at}");
         }
     }
@@ -291,9 +292,12 @@ fn a_value_that_cannot_be_refuses_the_whole_reply() {
         assert!(!of_people("left_us", number.into()), "{number:?}");
     }
     assert!(!of_people("page", Pack::Array(vec![Pack::Array(vec![])])));
-    for flag in ["held_claim", "held_broken", "recorded"] {
-        for (value, is_read) in [("0", true), ("1", true), ("2", false), ("yes", false), ("", false)] {
-            assert_eq!(of_people(flag, value.into()), is_read, "{flag} {value:?}");
+    for (value, is_read) in [("0", true), ("1", true), ("2", false), ("yes", false), ("", false)] {
+        assert_eq!(of_people("recorded", value.into()), is_read, "{value:?}");
+        for flag in [7, 8] {
+            let Pack::Array(mut row) = holder() else { unreachable!() };
+            row[flag] = value.into();
+            assert_eq!(of_people("holders", Pack::Array(vec![Pack::Array(row)])), is_read, "{flag} {value:?}");
         }
     }
     for id in ["c17", "", "c.\u{e9}"] {
@@ -308,7 +312,7 @@ fn a_value_that_cannot_be_refuses_the_whole_reply() {
         assert!(!reads(&|pieces| pieces.memory.clone_from(&memory)), "{memory:?}");
     }
     // What only a part of the replies tells may be away.
-    let (memory, own, for_people) = Default::default();
+    let ((memory, own), for_people) = (Default::default(), people(vec![("holders", Pack::Array(vec![]))]));
     let Reply { common, verdict } =
         (Pieces { flags: 0, memory, own, for_people, ..pieces("busy") }).read(Verb::Acquire).unwrap();
     assert!(!common.again && common.own.is_none() && common.known.is_strangers());

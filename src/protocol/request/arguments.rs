@@ -53,6 +53,7 @@ impl<P: FnMut(&'static str, &[&[u8]])> Arguments<'_, P> {
                 &packed_us(terms.heartbeat),
                 &packed_us(terms.lease),
                 &packed(terms.room),
+                &terms.most.to_le_bytes(),
                 &[u8::from(terms.as_claim), size(secret)[0]],
                 &size(label),
                 &size(owner),
@@ -77,6 +78,8 @@ pub(super) struct Terms<'a> {
     pub(super) heartbeat: Duration,
     pub(super) lease: Duration,
     pub(super) room: u64,
+    /// How many may hold together while the lease lasts, itself among them.
+    pub(super) most: u16,
     pub(super) as_claim: bool,
     pub(super) about: &'a CallerData,
 }

@@ -9,7 +9,7 @@ mod out_of_step;
 /// Outside of a cluster.
 const NO_TAG: &str = "";
 /// The reply to a `leave`.
-static LEFT: LazyLock<Vec<u8>> = LazyLock::new(|| bulk(&[b"\x04left", &[0; 47][..]].concat()));
+static LEFT: LazyLock<Vec<u8>> = LazyLock::new(|| bulk(&[b"\x04left", &[0; 56][..]].concat()));
 /// A message that is published to this client.
 static PUSH: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let seat = [&[25, 3], [12_f64; 3].map(f64::to_le_bytes).as_flattened()].concat();

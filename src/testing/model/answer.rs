@@ -3,14 +3,26 @@
 use std::collections::BTreeMap;
 
 use super::turn::Turn;
-use super::{Entry, HOUR, Lock, Memory, Request, Seat, State, client_of};
+use super::{HOUR, Lease, Lock, Memory, Seat, State, client_of};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer {
     pub word: String,
     pub fields: BTreeMap<String, String>,
+    /// The place of the client that asks, after `queued`, and its leases. Of a message: the lease that it tells of.
+    pub own: Vec<Own>,
     /// What is told in rows, by name.
     pub lists: BTreeMap<String, Vec<Vec<String>>>,
+}
+
+/// A place or lease of the client that asks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Own {
+    pub id: String,
+    pub seat: Seat,
+    pub claim: bool,
+    /// What is left of the lease.
+    pub left: u64,
 }
 
 impl Answer {
@@ -18,16 +30,23 @@ impl Answer {
         self.fields.insert(name.to_owned(), value.to_string());
     }
 
-    /// What the asking client is to remember.
+    /// What the asking client is to remember. An operator has nothing to remember.
     pub fn memory(&self) -> Memory {
         let [epoch, stamp, token, longest, pace] = self.numbers("memory");
         Memory { epoch, stamp, token, longest, pace }
     }
 
-    /// A place or lease.
-    pub fn seat(&self, name: &str) -> Seat {
-        let [epoch, ticket, token] = self.numbers(name);
-        Seat { epoch, ticket, token }
+    /// The first place or lease.
+    pub fn seat(&self) -> Seat {
+        self.own.first().map(|own| own.seat).unwrap_or_default()
+    }
+
+    pub fn leases(&self) -> impl Iterator<Item = &Own> {
+        self.own.iter().filter(|own| own.seat.token > 0)
+    }
+
+    pub fn lease_of(&self, id: &str) -> Option<&Own> {
+        self.leases().find(|own| own.id == id)
     }
 
     fn numbers<const N: usize>(&self, name: &str) -> [u64; N] {
@@ -67,88 +86,71 @@ impl Turn {
         written(&Memory { epoch, stamp, token, longest, pace: self.lock.state.pace.max(recover_pace).max(pace) })
     }
 
-    pub(super) fn seat(&self, ticket: u64, token: u64) -> String {
-        let Seat { epoch, ticket, token } = Seat { epoch: self.lock.state.epoch, ticket, token };
-        format!("{epoch} {ticket} {token}")
+    /// The seat of a lease.
+    fn seat(&self, lease: &Lease) -> Seat {
+        let Lease { ticket, token, slot, most, .. } = *lease;
+        Seat { epoch: self.lock.state.epoch, ticket, token, slot, most }
     }
 
     pub(super) fn answer(&self, word: &str, client: &str, more: &[(&str, u64)]) -> Answer {
-        let Lock { state, lease, queue, .. } = &self.lock;
-        let lease_end = lease.as_ref().map_or(0, |(_, end)| *end);
+        let Lock { state, leases, queue, .. } = &self.lock;
         let mut answer = Answer { word: word.to_owned(), ..Answer::default() };
         answer.put("waiting", queue.len());
-        answer.put("lease_left_us", lease_end.saturating_sub(self.now));
+        answer.put("held", leases.len());
+        answer.put("first_left_us", self.first_end().unwrap_or(0).saturating_sub(self.now));
         answer.put("recover_left_us", state.recover_until.saturating_sub(self.now));
         more.iter().for_each(|(name, number)| answer.put(name, number));
         if self.again {
             answer.put("again", 1);
         }
         answer.put("keep_us", state.longest.min(HOUR * 5 / 6));
-        if client.is_empty() {
-            return answer;
-        }
         if state.epoch > 0 {
             answer.put("memory", self.memory(self.own_pace));
         }
-        if let Some((id, _, held)) = self.lock.held()
-            && client_of(&id) == client
-            && !held.cut
-        {
-            answer.put("own_id", id);
-            answer.put("own_seat", self.seat(held.ticket, held.token));
-            if held.claim {
-                answer.put("own_claim", 1);
-            }
+        if client.is_empty() {
+            return answer;
         }
-        answer
-    }
-
-    /// The answer to a request that brings numbers which nobody gave, of a turn that did nothing.
-    pub(super) fn disbelieve(&self, request: &Request) -> Answer {
-        let mut answer = self.answer("disbelieved", request.client(), &[]);
-        // What is not needed any more goes with the next write.
-        let State { epoch, stamp, token, longest, pace, recover_pace, .. } = self.lock.state;
-        let pace = pace.max(recover_pace).max(self.own_pace);
-        if epoch > 0 {
-            answer.put("memory", written(&Memory { epoch, stamp, token, longest, pace }));
-        }
+        let own = self.read().filter(|lease| client_of(&lease.id) == client);
+        answer.own = own
+            .map(|lease| Own {
+                id: lease.id.clone(),
+                seat: self.seat(lease),
+                claim: lease.claim,
+                left: lease.end - self.now,
+            })
+            .collect();
         answer
     }
 
     /// The holder is to be told of its lease.
-    pub(super) fn tell(&mut self, word: &'static str) {
-        if let Some((id, end, held)) = self.lock.held() {
-            self.told.push((word, id, held, end - self.now));
-        }
+    pub(super) fn tell(&mut self, word: &'static str, lease: &Lease) {
+        self.told.push((word, lease.clone(), lease.end - self.now));
     }
 
-    /// The messages, at the end of the turn.
-    pub(super) fn messages(&self, queue: &str) -> Vec<Message> {
-        let message = |(word, id, entry, left): &(&str, String, Entry, u64)| {
+    /// The messages, at the end of the turn. `before`: the lock as it was found.
+    pub(super) fn messages(&self, before: &Lock, queue: &str) -> Vec<Message> {
+        let message = |(word, lease, left): &(&str, Lease, u64)| {
             let mut message = Answer { word: (*word).to_owned(), ..Answer::default() };
-            message.put("id", id);
+            let entry = before.entries.get(&lease.id).cloned().unwrap_or_default();
             message.put("lock", queue);
             message.put("secret", &entry.secret);
-            message.put("left_us", left);
-            message.put("seat", self.seat(entry.ticket, entry.token));
+            message.own = vec![Own { id: lease.id.clone(), seat: self.seat(lease), claim: false, left: *left }];
             message.put("memory", self.memory(0));
-            (channel(queue, id, &entry.hash_tag), message)
+            (channel(queue, &lease.id, &entry.hash_tag), message)
         };
         self.told.iter().map(message).collect()
     }
 
-    pub(super) fn tell_held(&self, answer: &mut Answer) {
-        let Some((id, _, held)) = self.lock.held() else { return };
-        let held_for = self.time.saturating_sub(held.token).to_string();
-        for (name, value) in [
-            ("held_id", id.clone()),
-            ("held_token", held.token.to_string()),
-            ("held_label", held.label.clone()),
-            ("held_owner", held.owner.clone()),
-            ("held_us", held_for),
-            ("held_claim", u8::from(held.claim).to_string()),
-        ] {
-            answer.fields.insert(name.into(), value);
-        }
+    /// The leases of the first slots, for people.
+    pub(super) fn tell_holders(&self, answer: &mut Answer, most: usize) {
+        let row = |lease: &Lease| {
+            let entry = self.lock.entries.get(&lease.id).cloned().unwrap_or_default();
+            let held_for = self.time.saturating_sub(lease.token).to_string();
+            let [claim, broken] = [lease.claim, lease.broken].map(|is| u8::from(is).to_string());
+            let [slot, token] = [u64::from(lease.slot), lease.token].map(|number| number.to_string());
+            let (most, left) = (lease.most.to_string(), (lease.end - self.now).to_string());
+            vec![lease.id.clone(), slot, token, most, entry.label, entry.owner, held_for, claim, broken, left]
+        };
+        answer.lists.insert("holders".into(), self.lock.leases.iter().take(most).map(row).collect());
     }
 }

@@ -1,6 +1,6 @@
 //! What the scripts do, once more in plain Rust: one lock on the server, and the effect of each request on it.
 //!
-//! A request is one turn. Each turn determines the time on the lock clock, removes a lapsed lease, does what its verb
+//! A request is one turn. Each turn determines the time on the lock clock, removes lapsed leases, does what its verb
 //! says, and promotes the queue where it may. Unlike the scripts it plans nothing, packs nothing and collects no
 //! garbage: it is the meaning without the mechanics. `lua/README.md` has the keys, the words and the reasons.
 //!
@@ -12,6 +12,7 @@
 #![allow(clippy::expect_used)]
 
 mod answer;
+mod leases;
 mod queue;
 mod recovery;
 mod request;
@@ -20,11 +21,13 @@ mod verbs;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use answer::{Answer, Message, channel};
+pub use answer::{Answer, Message, Own, channel};
 pub use request::*;
 
 pub const DAY: u64 = 86_400_000_000;
 const HOUR: u64 = 3_600_000_000;
+/// No more than this hold together, whatever they ask for.
+pub const MOST: u16 = 1000;
 /// By how much keys may live longer than they must.
 pub const SLACK: u64 = HOUR / 12;
 
@@ -36,8 +39,9 @@ pub struct Lock {
     /// Until when each client counts as alive, and how often it is to be heard of.
     pub sessions: BTreeMap<String, u64>,
     pub beats: BTreeMap<String, u64>,
-    /// The holder, and the end of its lease.
-    pub lease: Option<(String, u64)>,
+    /// In the order of their slots.
+    pub leases: Vec<Lease>,
+    /// What waiters and holders asked for, and told about themselves.
     pub entries: BTreeMap<String, Entry>,
     pub state: State,
     /// The grants whose leases have ended, if they are recorded.
@@ -63,27 +67,35 @@ impl History {
     }
 }
 
+/// A lease: of its slot, the latest one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Lease {
+    pub slot: u16,
+    pub id: String,
+    pub end: u64,
+    pub token: u64,
+    /// The ticket of its waiter, or the token if it never queued.
+    pub ticket: u64,
+    /// How many may hold together while it lasts, itself among them.
+    pub most: u16,
+    /// Shorter than what its waiter asked for, and not confirmed yet.
+    pub claim: bool,
+    /// An operator wants it to end.
+    pub broken: bool,
+}
+
 /// An entry: what is known of a waiter or holder.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Entry {
     pub lease: u64,
     pub liveness: u64,
+    pub most: u16,
     /// Of its client's channel; empty outside of a cluster.
     pub hash_tag: String,
     /// The secret, which messages to it repeat.
     pub secret: String,
     pub label: String,
     pub owner: String,
-    /// A holder's.
-    pub token: u64,
-    /// A holder's: its ticket, or its token if it never queued.
-    pub ticket: u64,
-    /// An operator wants it to end.
-    pub broken: bool,
-    /// Granted before data was lost, and not confirmed since.
-    pub cut: bool,
-    /// Shorter than what its waiter asked for, and not confirmed yet.
-    pub claim: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -102,11 +114,13 @@ pub struct State {
     /// The latest long silence.
     pub silent_from: u64,
     pub silent_until: u64,
-    /// When the recovery was opened; 0 if an operator ended it, so that nobody prolongs it.
+    /// When the latest recovery was opened.
     pub recover_from: u64,
     pub recover_until: u64,
     /// The longest heartbeat that a client knows of which has returned in the recovery; 0 outside of one.
     pub recover_pace: u64,
+    /// Whether the recovery still waits for leases.
+    pub accounted: Accounted,
     /// How often the lock was granted: one that was granted once is soon forgotten.
     pub grants: u64,
     /// The longest lease that any client of the lock may be granted, or hold.
@@ -120,8 +134,23 @@ pub struct State {
     pub live_until: u64,
     /// Until when the keys live, on the server's clock.
     pub ttl_until: u64,
+    /// No lease ends before the one, or after the other; 0 if there is none. See `leases.rs`.
+    pub first_end: u64,
+    pub last_end: u64,
     /// Whether leases that end are recorded.
     pub recorded: bool,
+}
+
+/// Why a recovery waits no longer for leases, only for waiters.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Accounted {
+    /// It waits for them.
+    #[default]
+    No,
+    /// A lease beside which nobody may hold is back, and nobody knows of a later one.
+    ByLease,
+    /// An operator said so.
+    ByOperator,
 }
 
 impl Lock {
@@ -135,7 +164,7 @@ impl Lock {
     }
 
     pub fn stands(&self) -> bool {
-        self.lease.is_some() || !self.queue.is_empty()
+        !self.leases.is_empty() || !self.queue.is_empty()
     }
 
     /// Whether a key is missing. Keys live and die together, so all data counts as lost then.
@@ -143,37 +172,25 @@ impl Lock {
         self.queue.len() as u64 != self.state.waiting
     }
 
+    pub fn lease_of(&self, id: &str) -> Option<&Lease> {
+        self.leases.iter().find(|lease| lease.id == id)
+    }
+
     pub fn holds(&self, id: &str) -> bool {
-        self.lease.as_ref().is_some_and(|(holder, _)| holder == id)
+        self.lease_of(id).is_some()
     }
 
-    /// Whether it holds a lease that is not cut.
-    fn sure_holder(&self, id: &str) -> bool {
-        self.holds(id) && self.held().is_none_or(|(_, _, held)| !held.cut)
+    /// The lease of a lock that one holds at a time.
+    pub fn holder(&self) -> Option<&Lease> {
+        self.leases.first()
     }
 
-    /// Who holds the lock, until when, and what is known of it.
-    fn held(&self) -> Option<(String, u64, Entry)> {
-        let (id, end) = self.lease.clone()?;
-        let entry = self.entries.get(&id).cloned()?;
-        Some((id, end, entry))
-    }
-
-    fn mark_holder(&mut self, mark: impl FnOnce(&mut Entry)) {
-        if let Some((id, _, mut entry)) = self.held() {
-            mark(&mut entry);
-            self.entries.insert(id, entry);
-        }
+    /// How many may hold together now.
+    pub fn limit(&self) -> u16 {
+        self.leases.iter().map(|lease| lease.most).min().unwrap_or(MOST)
     }
 
     fn remove_waiter(&mut self, id: &str) {
         self.queue.retain(|(_, other)| other != id);
-        self.entries.remove(id);
-    }
-
-    fn end_lease(&mut self) {
-        if let Some((id, _)) = self.lease.take() {
-            self.entries.remove(&id);
-        }
     }
 }

@@ -1,7 +1,20 @@
 //! The order of the queue: whose client is alive, and who is granted the lock next.
 
 use super::turn::Turn;
-use super::{Entry, State, Terms, client_of};
+use super::{Entry, Lease, MOST, State, Terms, client_of};
+
+/// How many waiters one turn grants the lock by message.
+const GRANTS: usize = 16;
+
+/// The asking id, if its request may grant it the lock.
+pub(super) struct Contender {
+    pub(super) id: String,
+    /// Its ticket, or the one that it would have. A try comes after all waiters.
+    pub(super) place: u64,
+    pub(super) entry: Entry,
+    /// When its lease would end.
+    pub(super) end: u64,
+}
 
 impl Turn {
     pub(super) fn alive(&self, client: &str) -> bool {
@@ -29,27 +42,31 @@ impl Turn {
         }
     }
 
-    /// A client that brings this token, or a lower one, is not restored any more.
-    pub(super) fn pass_over(&mut self, token: u64) {
-        let state = &mut self.lock.state;
-        state.token = state.token.max(token + 1);
-        state.stamp = state.stamp.max(state.token);
-    }
-
     /// `place` is its ticket, or the one that it would have.
-    pub(super) fn grant(&mut self, id: &str, entry: Entry, place: u64, end: u64, claim: bool) {
+    fn grant(&mut self, id: &str, entry: Entry, place: u64, end: u64, claim: bool) -> Lease {
         let token = self.next_stamp();
         let ticket = place.min(token);
         self.lock.remove_waiter(id);
+        let last_end = self.last_end();
         let state = &mut self.lock.state;
         (state.token, state.grants) = (token, state.grants + 1);
         if ticket > state.generation {
-            // Whoever came before that is gone.
-            (state.longest, state.longest_next, state.generation) = (state.longest_next, 0, token);
+            // Whoever came before that had its turn. Of the leases that they asked for some may last.
+            state.longest = state.longest_next.max(last_end.saturating_sub(self.now));
+            (state.longest_next, state.generation) = (0, token);
         }
         self.asks_for(entry.lease);
-        self.lock.entries.insert(id.to_owned(), Entry { token, ticket, broken: false, cut: false, claim, ..entry });
-        self.lock.lease = Some((id.to_owned(), end));
+        let slot = self.lowest_free_slot();
+        let (id, most) = (id.to_owned(), entry.most.min(MOST));
+        self.lock.entries.insert(id.clone(), entry);
+        let lease = Lease { slot, id, end, token, ticket, most, claim, broken: false };
+        self.put(lease.clone());
+        lease
+    }
+
+    fn lowest_free_slot(&self) -> u16 {
+        let taken = self.lock.leases.iter().zip(0..).take_while(|(lease, slot)| lease.slot == *slot);
+        taken.count() as u16
     }
 
     /// A lease of this length may be held.
@@ -58,42 +75,54 @@ impl Turn {
         (*longest, *longest_next) = ((*longest).max(lease), (*longest_next).max(lease));
     }
 
-    /// Takes the dead out of the front of the queue.
-    pub(super) fn purge(&mut self) {
-        while self.batch > 0
-            && let Some((_, id)) = self.lock.queue.first().cloned()
-            && !self.alive(client_of(&id))
-        {
-            self.batch -= 1;
-            self.lock.remove_waiter(&id);
-        }
-        self.again = self.batch == 0 && !self.lock.queue.is_empty();
-    }
-
-    /// Grants a free lock to the first live waiter before `limit` (a ticket), and purges the dead before it. True if
-    /// nobody there is left to be served first.
-    pub(super) fn promote(&mut self, limit: u64) -> bool {
-        if self.lock.lease.is_some() || self.recovering() {
-            return false;
-        }
-        for _ in 0..self.batch {
-            let Some((ticket, id)) = self.lock.queue.first().cloned() else { return true };
-            if ticket >= limit {
-                return true;
+    /// The first live waiter before `place`. The dead before it leave the queue, as far as the batch limit allows.
+    pub(super) fn head(&mut self, place: u64) -> Option<(u64, String)> {
+        while self.looked < self.batch && !self.lock.queue.is_empty() {
+            let (ticket, id) = self.line.get(self.looked).filter(|(ticket, _)| *ticket < place).cloned()?;
+            // It may have left in this turn.
+            if self.lock.queue.contains(&(ticket, id.clone())) && self.alive(client_of(&id)) {
+                return Some((ticket, id));
             }
-            let (entry, alive_until) = (self.lock.entries.get(&id).cloned(), self.alive_until(client_of(&id)));
             self.lock.remove_waiter(&id);
-            if let Some(entry) = entry
-                && alive_until > self.now
-            {
-                // A claim, that its waiter has a heartbeat's time to confirm.
-                let end = (self.now + entry.lease.max(entry.liveness)).min(alive_until);
-                self.grant(&id, entry, ticket, end, true);
-                self.tell("grant");
-                return false;
-            }
+            self.looked += 1;
         }
         self.again = !self.lock.queue.is_empty();
-        !self.again
+        None
+    }
+
+    /// While one more may hold beside those who do, the first live waiter is granted the lowest free slot. One that does
+    /// not fit stops all behind it. A contender needs no message. True if it was granted the lock.
+    pub(super) fn promote(&mut self, mut contender: Option<Contender>) -> bool {
+        let mut is_granted = false;
+        while self.lock.leases.len() < self.lock.limit().into() && !self.recovering() {
+            let place = contender.as_ref().map_or(u64::MAX, |contender| contender.place);
+            let head = self.head(place);
+            let fits = |turn: &Turn, entry: &Entry| turn.lock.leases.len() < entry.most.min(MOST).into();
+            if let Some((ticket, id)) = head {
+                let entry = self.lock.entries.get(&id).cloned().unwrap_or_default();
+                if !fits(self, &entry) {
+                    break;
+                }
+                if self.told.len() == GRANTS {
+                    self.again = true;
+                    break;
+                }
+                // A claim, that its waiter has a heartbeat's time to confirm.
+                let longest = self.now + entry.lease.max(entry.liveness);
+                let end = longest.min(self.alive_until(client_of(&id)));
+                let lease = self.grant(&id, entry, ticket, end, true);
+                self.tell("grant", &lease);
+                is_granted |= contender.take_if(|contender| contender.id == lease.id).is_some();
+            } else if let Some(Contender { id, place, entry, end }) = contender.take_if(|_| !self.again)
+                && fits(self, &entry)
+            {
+                let is_short = end < self.now + entry.lease;
+                self.grant(&id, entry, place, end, is_short);
+                is_granted = true;
+            } else {
+                break;
+            }
+        }
+        is_granted
     }
 }

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::turn::Turn;
-use super::{DAY, Entry, Lock, Memory, Seat, State};
+use super::{Accounted, DAY, Lock, Memory, Seat, State};
 
 /// Stamps further ahead of the server's clock are implausible.
 const IMPLAUSIBLE: u64 = DAY;
@@ -22,26 +22,40 @@ enum Loss {
 impl Turn {
     /// A key is missing: what is left is dropped, and a new epoch tells the clients, which bring back what they know.
     pub(super) fn drop_the_rest(&mut self) {
-        let Lock { queue, lease, state, .. } = &mut self.lock;
-        let numbers_left = state.epoch > 0;
-        if !numbers_left && let Some((ticket, _)) = queue.last() {
+        let Lock { queue, state, .. } = &mut self.lock;
+        if state.epoch == 0
+            && let Some((ticket, _)) = queue.last()
+        {
             state.stamp = *ticket;
         }
-        state.stamp = self.time.max(state.stamp + 1);
-        state.epoch = state.stamp;
-        if numbers_left {
-            state.recover_from = self.now;
-            state.recover_pace = state.recover_pace.max(state.pace);
-            let needed = self.now + state.longest.max(3 * state.recover_pace);
-            state.recover_until = needed.max(state.live_until);
-        }
-        state.live_until = 0;
-        self.lapsed = None;
-        *lease = None;
         queue.clear();
         self.lock.sessions.clear();
         self.lock.beats.clear();
-        self.lock.entries.clear();
+        self.drop_leases();
+        self.open_recovery();
+        let state = &mut self.lock.state;
+        state.recover_pace = state.recover_pace.max(self.own_pace);
+        let needed = self.now + state.longest.max(3 * state.recover_pace);
+        // An operator's question knows of nobody for whom the recovery would wait.
+        state.recover_until = Some(needed.max(state.live_until)).filter(|until| *until > self.now).unwrap_or(0);
+        state.live_until = 0;
+    }
+
+    /// Nothing is granted in it, and its epoch shows the loss.
+    fn open_recovery(&mut self) {
+        self.lock.state.epoch = self.next_stamp();
+        let state = &mut self.lock.state;
+        state.recover_from = self.now;
+        state.recover_pace = state.recover_pace.max(state.pace);
+        state.accounted = Accounted::No;
+    }
+
+    /// The leases are from before a loss. Holders that believe in theirs bring them back.
+    fn drop_leases(&mut self) {
+        self.read_all();
+        let slots: Vec<u16> = self.lock.leases.iter().map(|lease| lease.slot).collect();
+        slots.into_iter().for_each(|slot| self.end_lease(slot, "lost"));
+        self.end_lapsed("lost");
     }
 
     pub(super) fn recovering(&self) -> bool {
@@ -76,55 +90,39 @@ impl Turn {
         let loss = if memory.is_strangers() { Loss::None } else { by_memory.max(by_seat) };
 
         self.lock.state.stamp = stamp.max(highest);
-        let left = if memory.token.max(seat.token) + 1 < token { 0 } else { asks.max(memory.longest) };
         if loss >= Loss::MadeAnew {
-            self.lock.state.epoch = self.next_stamp();
-            let state = &mut self.lock.state;
-            state.recover_from = self.now;
-            state.recover_pace = state.recover_pace.max(state.pace);
+            self.open_recovery();
         }
         let state = &mut self.lock.state;
         if loss > Loss::None {
+            if state.accounted == Accounted::ByLease && memory.token.max(seat.token) > token {
+                // There is a later lease than the one that came back.
+                state.accounted = Accounted::No;
+            }
             // A client that returns later may know of slower waiters, or of longer leases.
+            let lasts = asks.max(memory.longest);
             state.recover_pace = state.recover_pace.max(memory.pace).max(pace);
-            state.longest = state.longest.max(left);
-            state.recover_until = state.recover_until.max(state.recover_from + left.max(3 * state.recover_pace));
+            state.longest = state.longest.max(lasts);
+            let of_leases = if state.accounted == Accounted::No { lasts } else { 0 };
+            state.recover_until = state.recover_until.max(state.recover_from + of_leases.max(3 * state.recover_pace));
         }
         if self.recovering() {
-            let until = self.lock.state.recover_until;
+            self.read_all();
             self.lock.state.token = token.max(memory.token);
-            // A lease that may be older than the last grant. To break a lease takes one token.
-            let is_older = |held: &Entry| memory.token > held.token + u64::from(held.broken);
-            if loss == Loss::RolledBack || self.lock.held().is_some_and(|(_, _, held)| is_older(&held)) {
-                self.lock.lease.iter_mut().for_each(|(_, end)| *end = until.min(*end));
-                self.lock.mark_holder(|held| held.cut = true);
-            }
+        }
+        if loss == Loss::RolledBack {
+            // They may be over, and granted to others since.
+            self.drop_leases();
         }
         true
     }
 
     /// From now on the recovery waits only for waiters that are returning.
-    pub(super) fn end_wait_for_leases(&mut self) {
+    pub(super) fn account(&mut self, accounted: Accounted) {
         let state = &mut self.lock.state;
-        if state.recover_from > 0 {
-            state.recover_until = self.now.max(state.recover_from + 3 * state.recover_pace);
+        if state.accounted != Accounted::ByOperator {
+            state.accounted = accounted;
         }
-        let until = state.recover_until;
-        if until <= self.now {
-            state.recover_pace = 0;
-        }
-        let cut = self.lock.held().is_some_and(|(_, _, held)| held.cut);
-        if let Some((_, end)) = self.lock.lease.as_mut().filter(|_| cut) {
-            *end = until.min(*end);
-            if *end <= self.now {
-                self.lock.end_lease();
-            }
-        }
-    }
-
-    pub(super) fn operator_ends_recovery(&mut self) {
-        self.end_wait_for_leases();
-        // No client that returns prolongs it.
-        self.lock.state.recover_from = 0;
+        state.recover_until = self.now.max(state.recover_from + 3 * state.recover_pace);
     }
 }

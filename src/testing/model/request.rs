@@ -11,12 +11,21 @@ pub struct Terms {
     pub liveness: u64,
     pub buffer: u64,
     pub heartbeat: u64,
+    /// How many may hold together while its lease lasts, itself among them.
+    pub most: u16,
+}
+
+impl Terms {
+    /// What its waiter or holder is known by.
+    pub(super) fn entry(&self, about: &Entry) -> Entry {
+        Entry { lease: self.lease, liveness: self.liveness, most: self.most, ..about.clone() }
+    }
 }
 
 impl fmt::Debug for Terms {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { lease, liveness, buffer, .. } = self;
-        write!(f, "lease {lease} liveness {liveness} + {buffer}")
+        let Self { lease, liveness, buffer, most, .. } = self;
+        write!(f, "lease {lease} liveness {liveness} + {buffer} most {most}")
     }
 }
 
@@ -36,7 +45,7 @@ pub struct Memory {
 
 impl Memory {
     pub fn is_strangers(&self) -> bool {
-        *self == Self::default()
+        self.epoch == 0
     }
 
     pub fn highest(&self) -> u64 {
@@ -52,6 +61,9 @@ pub struct Seat {
     pub ticket: u64,
     /// 0 for a place.
     pub token: u64,
+    /// Of the lease; 0 for a place.
+    pub slot: u16,
+    pub most: u16,
 }
 
 impl Seat {
@@ -120,6 +132,15 @@ impl Request {
             Request::Leave { ids, .. } => client_of(&ids[0]),
             Request::Inspect { .. } | Request::Break { .. } | Request::History { .. } => "",
         }
+    }
+
+    /// The ids that it names.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let ids = match self {
+            Request::Heartbeat { ids, .. } | Request::Leave { ids, .. } => ids.as_slice(),
+            _ => &[],
+        };
+        self.id().into_iter().chain(ids.iter().map(String::as_str))
     }
 
     /// The one id that it is about, if there is one.

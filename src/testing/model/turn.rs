@@ -1,25 +1,41 @@
-//! One turn: the clock and the end of a lapsed lease come first, then the verb, then what is kept.
+//! One turn: the clock and the end of lapsed leases come first, then the verb, then what is kept.
 
-use super::{Answer, DAY, Entry, HOUR, Lock, Message, Request, SLACK, client_of};
+use std::collections::BTreeSet;
+
+use super::{Answer, DAY, Entry, HOUR, Lease, Lock, Message, Request, SLACK, client_of};
 
 /// One request, from the look at the clock to what is kept of the lock.
 pub(super) struct Turn {
     pub(super) lock: Lock,
     pub(super) time: u64,
     pub(super) now: u64,
-    /// The holder whose lease this turn found to be over.
-    pub(super) lapsed: Option<(String, u64, Entry)>,
-    /// How the lease ended that this turn ends before its time.
-    pub(super) ended_as: &'static str,
-    /// The batch limit was reached before a live waiter was found.
-    pub(super) again: bool,
+    /// The slots of leases that this turn need not read.
+    pub(super) unread: BTreeSet<u16>,
+    /// The leases that this turn found to be over.
+    pub(super) lapsed: Vec<Lease>,
+    /// The leases that it ends before their time.
+    pub(super) ended: Vec<Ended>,
+    /// The queue as it was found.
+    pub(super) line: Vec<(u64, String)>,
+    /// How many heads of it were looked at, and how many one turn looks at.
+    pub(super) looked: usize,
     pub(super) batch: usize,
+    /// The turn stopped at a limit: there may be more to grant.
+    pub(super) again: bool,
     /// The words of messages, and the leases that they tell of, with what was left of them.
-    pub(super) told: Vec<(&'static str, String, Entry, u64)>,
+    pub(super) told: Vec<(&'static str, Lease, u64)>,
     /// The heartbeat interval of the asking client, as far as it is known.
     pub(super) own_pace: u64,
     /// What the asking waiter or holder tells about itself.
     pub(super) about: Entry,
+}
+
+/// A lease that has ended.
+pub(super) struct Ended {
+    pub(super) lease: Lease,
+    /// On the server's clock.
+    pub(super) at: u64,
+    pub(super) how: &'static str,
 }
 
 impl Lock {
@@ -34,38 +50,44 @@ impl Lock {
         batch: usize,
         queue: &str,
     ) -> (Answer, Vec<Message>) {
-        let mut turn = Turn {
-            lock: self.clone(),
-            time,
-            now: 0,
-            lapsed: None,
-            ended_as: "lost",
-            again: false,
-            batch,
-            told: vec![],
-            own_pace: request.own_pace(),
-            about,
-        };
-        turn.begin();
-        if self.is_partial() && !request.looks_only() {
-            turn.drop_the_rest();
-        }
+        let mut turn = Turn::begin(self, time, request, about.clone(), batch);
         let Some(answer) = turn.execute(request) else {
             // Nothing has changed.
-            let mut unchanged = Turn { lock: self.clone(), told: vec![], lapsed: None, again: false, ..turn };
-            unchanged.begin();
-            if self.is_partial() {
-                unchanged.drop_the_rest();
-            }
-            return (unchanged.disbelieve(request), vec![]);
+            let unchanged = Turn::begin(self, time, request, about, batch);
+            return (unchanged.answer("disbelieved", request.client(), &[]), vec![]);
         };
-        let messages = turn.messages(queue);
+        let messages = turn.messages(self, queue);
         turn.keep(request, self);
         (answer, messages)
     }
 }
 
 impl Turn {
+    fn begin(lock: &Lock, time: u64, request: &Request, about: Entry, batch: usize) -> Self {
+        let mut turn = Turn {
+            lock: lock.clone(),
+            time,
+            now: 0,
+            unread: BTreeSet::new(),
+            lapsed: vec![],
+            ended: vec![],
+            line: vec![],
+            looked: 0,
+            batch,
+            again: false,
+            told: vec![],
+            own_pace: request.own_pace(),
+            about,
+        };
+        turn.tell_time();
+        turn.read_leases(request);
+        if lock.is_partial() && !request.looks_only() {
+            turn.drop_the_rest();
+        }
+        turn.line = turn.lock.queue.iter().cloned().collect();
+        turn
+    }
+
     /// The lock clock follows the server's clock, never backwards, and while there are waiters by two heartbeats at
     /// most: a longer silence is an outage or a jump, and no evidence that a client died.
     pub(super) fn tell_time(&mut self) {
@@ -74,8 +96,7 @@ impl Turn {
         if state.live_until <= state.seen {
             state.pace = 0;
         } else if state.pace > 0 {
-            let lease_end = self.lock.lease.as_ref().map_or(0, |(_, end)| *end);
-            let over = lease_end.max(state.live_until).max(state.recover_until) + HOUR;
+            let over = state.last_end.max(state.live_until).max(state.recover_until) + HOUR;
             if now <= over {
                 now = now.min(state.seen + 2 * state.pace);
             }
@@ -93,17 +114,6 @@ impl Turn {
         }
     }
 
-    pub(super) fn begin(&mut self) {
-        self.tell_time();
-        if let Some((id, end)) = self.lock.lease.clone()
-            && end <= self.now
-        {
-            let entry = self.lock.entries.get(&id).cloned().unwrap_or_default();
-            self.lock.end_lease();
-            self.lapsed = Some((id, end, entry));
-        }
-    }
-
     pub(super) fn next_stamp(&mut self) -> u64 {
         self.lock.state.stamp = self.time.max(self.lock.state.stamp + 1);
         self.lock.state.stamp
@@ -112,11 +122,14 @@ impl Turn {
     /// The lock as this turn leaves it.
     pub(super) fn end(mut self, before: &Lock) -> Lock {
         self.record(before);
-        // A session goes with its last waiter.
-        let Lock { queue, sessions, beats, state, .. } = &mut self.lock;
+        (self.lock.state.first_end, self.lock.state.last_end) = (self.first_end().unwrap_or(0), self.last_end());
+        // A session goes with its last waiter, an entry with the place or the lease.
+        let Lock { queue, leases, sessions, beats, entries, state, .. } = &mut self.lock;
         let waits = |client: &str| queue.iter().any(|(_, id)| client_of(id) == client);
         sessions.retain(|client, _| waits(client));
         beats.retain(|client, _| waits(client));
+        entries
+            .retain(|id, _| queue.iter().any(|(_, other)| other == id) || leases.iter().any(|lease| lease.id == *id));
         state.waiting = queue.len() as u64;
         if queue.is_empty() {
             state.live_until = 0;
@@ -131,32 +144,30 @@ impl Turn {
         self.lock
     }
 
-    /// A lease that this turn has ended goes into the history.
-    pub(super) fn record(&mut self, before: &Lock) {
+    /// The leases that have ended go into the history.
+    fn record(&mut self, before: &Lock) {
         if before.state.epoch == 0 {
             // The history may outlive the state.
             self.lock.state.recorded = self.lock.history.is_some();
         }
-        let Some((id, end, held)) = before.held().filter(|_| !before.is_partial()) else { return };
-        let stands = self.lock.held().is_some_and(|(holder, _, now)| holder == id && now.token == held.token);
-        let Some(history) = self.lock.history.as_mut().filter(|_| before.state.recorded && !stands) else { return };
-        let (ended, how) = match &self.lapsed {
-            Some(_) => (self.time - (self.now - end), "expired"),
-            None => (self.time, self.ended_as),
-        };
-        let (waited, held_for) = (held.token - held.ticket, ended.saturating_sub(held.token));
-        let [token, waited, held_for] = [held.token, waited, held_for].map(|number| number.to_string());
-        history.add(vec![id, token, held.label, held.owner, waited, held_for, how.to_owned()]);
+        self.end_lapsed("expired");
+        self.ended.sort_by_key(|ended| ended.lease.slot);
+        let Some(history) = self.lock.history.as_mut().filter(|_| self.lock.state.recorded) else { return };
+        for Ended { lease: Lease { slot, id, token, ticket, .. }, at, how } in self.ended.drain(..) {
+            // A lease that came back only to be released told nothing of itself.
+            let Some(Entry { label, owner, .. }) = before.entries.get(&id).cloned() else { continue };
+            let [waited, held_for] = [token - ticket, at.saturating_sub(token)].map(|span| span.to_string());
+            let [token, slot] = [token.to_string(), slot.to_string()];
+            history.add(vec![id, token, label, owner, waited, held_for, how.to_owned(), slot]);
+        }
     }
 
     /// Keys in use live a day beyond whatever is still to come; an idle lock as long, or an hour if it was granted
     /// once. A time that is long enough, and not much longer, is left as it is.
     pub(super) fn keep_for_long(&mut self, before: &Lock) {
-        let Lock { lease, state, .. } = &self.lock;
-        let mut rest = state.recover_until.saturating_sub(self.now).max(state.stamp.saturating_sub(self.time));
-        if let Some(end) = lease.as_ref().map(|(_, end)| *end).max(Some(state.live_until)) {
-            rest = rest.max(end.saturating_sub(self.now));
-        }
+        let state = &self.lock.state;
+        let last = state.recover_until.max(state.last_end).max(state.live_until);
+        let rest = last.saturating_sub(self.now).max(state.stamp.saturating_sub(self.time));
         let long = self.lock.stands() || state.grants > 1;
         let needed_until = self.time + if long { DAY } else { HOUR } + rest;
         let is_new = before.state.epoch == 0 || before.is_partial();

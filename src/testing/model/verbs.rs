@@ -1,7 +1,9 @@
 //! What each verb does.
 
+use super::answer::Own;
+use super::queue::Contender;
 use super::turn::Turn;
-use super::{Answer, Entry, Lock, Memory, Request, Seat, Terms, client_of};
+use super::{Accounted, Answer, Lease, Lock, MOST, Memory, Request, Seat, Terms, client_of};
 
 impl Turn {
     /// Does what the verb of this request does. None: the request is disbelieved.
@@ -45,81 +47,66 @@ impl Turn {
         if !self.restore(memory, seat, terms.heartbeat, terms.lease) {
             return None;
         }
-        let client = client_of(id);
-        let entry = Entry { lease: terms.lease, liveness: terms.liveness, ..self.about.clone() };
-        let lease = if claim { terms.lease.min(terms.liveness) } else { terms.lease };
-
-        // A cut lease is from before the loss, and later grants may be forgotten: the waiter returns to its place. It
-        // does so, too, if nothing is left of the grant but the id.
-        let doubtful = self.lock.held().is_none_or(|(_, _, held)| held.cut);
-        if self.lock.holds(id) && doubtful {
-            self.lock.end_lease();
-        }
         if self.lock.state.epoch == 0 {
             self.lock.state.epoch = self.next_stamp();
         }
-
-        // An acquire that was executed late, after a loss, may have been given a later ticket than its own.
-        let old_place =
-            [self.lock.ticket(id), Some(seat.ticket)].into_iter().flatten().filter(|place| *place > 0).min();
-        let is_full = |turn: &Turn| old_place.is_none() && turn.lock.queue.len() as u64 >= room;
-        if room > 0 && !self.lock.holds(id) && is_full(self) {
-            if self.lock.sessions.contains_key(client) {
-                self.refresh(client, terms);
-            }
-            self.purge();
-        }
-        let wait = room > 0 && !is_full(self);
-        let mut place = 0;
+        let client = client_of(id);
         if self.lock.holds(id) {
             // It asks again about a lease that it has been granted.
-        } else if !wait {
-            if self.promote(u64::MAX) && self.lock.queue.is_empty() {
-                self.grant(id, entry, u64::MAX, self.now + lease, claim && terms.liveness < terms.lease);
-            }
-        } else {
-            place = old_place.unwrap_or_else(|| self.next_stamp());
-            if !self.lock.queue.is_empty() {
-                // The client is alive, and so are its other waiters.
-                self.refresh(client, terms);
-            }
-            if self.promote(place) {
-                self.grant(id, entry, place, self.now + lease, claim && terms.liveness < terms.lease);
-            } else {
-                self.refresh(client, terms);
-                self.asks_for(entry.lease);
-                self.lock.remove_waiter(id);
-                self.lock.queue.insert((place, id.to_owned()));
-                self.lock.entries.insert(id.to_owned(), entry);
-            }
+            self.promote(None);
+            return Some(self.answer("granted", client, &[]));
         }
-
-        Some(match self.lock.held() {
-            Some((holder, ..)) if holder == id => self.answer("granted", client, &[]),
-            _ if wait => {
-                let mut answer = self.answer("queued", client, &[("rank", self.rank(id)?)]);
-                answer.put("place_id", id);
-                answer.put("seat", self.seat(place, 0));
-                answer
-            }
-            _ => {
-                let mut answer = self.answer("busy", client, &[]);
-                self.tell_held(&mut answer);
-                answer
-            }
-        })
+        let entry = terms.entry(&self.about);
+        let lease = if claim { terms.lease.min(terms.liveness) } else { terms.lease };
+        let end = self.now + lease;
+        let joins = room > 0;
+        // An acquire that was executed late, after a loss, may have been given a later ticket than its own.
+        let places = [self.lock.ticket(id), Some(seat.ticket).filter(|ticket| *ticket > 0)];
+        let old_place = places.into_iter().flatten().min().filter(|_| joins);
+        if joins && self.lock.sessions.contains_key(client) {
+            // The client is alive, and so are its other waiters.
+            self.refresh(client, terms);
+        }
+        let is_full = |turn: &Turn| old_place.is_none() && turn.lock.queue.len() as u64 >= room;
+        if joins && is_full(self) {
+            // The dead take up no room.
+            self.head(u64::MAX);
+        }
+        let waits = joins && !is_full(self);
+        let place = match old_place {
+            Some(place) => place,
+            None if waits => self.next_stamp(),
+            None => u64::MAX,
+        };
+        if self.promote(Some(Contender { id: id.to_owned(), place, entry: entry.clone(), end })) {
+            return Some(self.answer("granted", client, &[]));
+        }
+        if !waits {
+            let mut answer = self.answer("busy", client, &[]);
+            self.tell_holders(&mut answer, 1);
+            return Some(answer);
+        }
+        self.refresh(client, terms);
+        self.asks_for(terms.lease);
+        self.lock.remove_waiter(id);
+        self.lock.queue.insert((place, id.to_owned()));
+        self.lock.entries.insert(id.to_owned(), entry);
+        let mut answer = self.answer("queued", client, &[("rank", self.rank(id)?)]);
+        let epoch = self.lock.state.epoch;
+        let seat = Seat { epoch, ticket: place, token: 0, slot: 0, most: terms.most.min(MOST) };
+        answer.own.insert(0, Own { id: id.to_owned(), seat, ..Own::default() });
+        Some(answer)
     }
 
     fn heartbeat(&mut self, client: &str, terms: &Terms, ids: &[String], memory: &Memory) -> Option<Answer> {
         self.restore(memory, &Seat::default(), terms.heartbeat, 0);
-        let stands = |turn: &Turn, id: &String| turn.lock.ticket(id).is_some();
-        let known = |turn: &Turn, id: &String| turn.lock.entries.contains_key(id) && stands(turn, id);
-        let first = ids.iter().find(|id| stands(self, id));
-        let all_known = ids.iter().all(|id| self.lock.sure_holder(id) || known(self, id));
+        let waits = |turn: &Turn, id: &String| turn.lock.ticket(id).is_some();
+        let first = ids.iter().find(|id| waits(self, id));
+        let all_known = ids.iter().all(|id| self.lock.holds(id) || waits(self, id));
         if first.is_some() {
             self.refresh(client, terms);
         }
-        self.promote(u64::MAX);
+        self.promote(None);
         if !all_known {
             return Some(self.answer("unknown", client, &[]));
         }
@@ -130,67 +117,40 @@ impl Turn {
     }
 
     fn renew(&mut self, id: &str, seat: &Seat, left: u64, terms: &Terms, memory: &Memory) -> Option<Answer> {
-        let token = seat.token;
         let believed = self.restore(memory, seat, memory.pace, left);
-        // The server ended this lease just now, by its own clock, and nobody has been granted the lock since.
-        if let Some((_, end, held)) =
-            self.lapsed.clone().filter(|(lapsed, _, held)| lapsed == id && held.token == token)
-            && left > 0
-            && !held.broken
-            && !held.cut
-            && !self.recovering()
-        {
-            self.lock.entries.insert(id.to_owned(), held);
-            self.lock.lease = Some((id.to_owned(), end));
-        }
-        let mine = self.lock.held().filter(|(holder, _, held)| holder == id && held.token == token);
-        let word = match mine {
-            Some((_, _, held)) if held.broken => "broken",
-            Some((_, end, held)) if !held.cut => {
-                self.lock.lease = Some((id.to_owned(), end.max(self.now + terms.lease)));
-                self.lock.mark_holder(|held| held.claim = false);
-                self.asks_for(terms.lease);
+        let most = seat.most.max(terms.most.min(MOST));
+        // The server has forgotten a renewal, or its clock has jumped: the holder's own clock counts.
+        let is_mine = |lease: &mut Lease| lease.id == id && lease.token == seat.token && left > 0 && !lease.broken;
+        let prolonged: Vec<Lease> = self.lapsed.extract_if(.., is_mine).collect();
+        prolonged.into_iter().for_each(|lease| self.put(lease));
+        let until = self.now + terms.lease;
+        let mine = self.lock.leases.iter_mut().find(|lease| lease.id == id && lease.token == seat.token);
+        let mut word = match mine {
+            Some(lease) if lease.broken => "broken",
+            Some(lease) => {
+                (lease.end, lease.most, lease.claim) = (lease.end.max(until), lease.most.max(most), false);
                 "renewed"
             }
-            _ if believed && self.recovering() && left > 0 && self.newest(id, token) => {
-                self.lock.end_lease();
-                self.lock.remove_waiter(id);
-                self.lock.state.token = token;
-                self.asks_for(terms.lease);
-                let (lease, liveness, ticket) = (terms.lease, terms.liveness, seat.ticket);
-                self.lock.entries.insert(id.to_owned(), Entry { lease, liveness, token, ticket, ..self.about.clone() });
-                self.lock.lease = Some((id.to_owned(), self.now + left));
-                "renewed"
-            }
-            _ => "lost",
+            None => "lost",
         };
-        if word == "lost" {
-            self.promote(u64::MAX);
+        if word == "lost" && believed && self.bring_back(id, seat, left, most) {
+            self.lock.entries.insert(id.to_owned(), terms.entry(&self.about));
+            word = "renewed";
         }
+        if word == "renewed" {
+            self.asks_for(terms.lease);
+        }
+        self.promote(None);
         Some(self.answer(word, client_of(id), &[]))
     }
 
-    /// Whether no other lease has been granted since this one.
-    fn newest(&self, id: &str, token: u64) -> bool {
-        let others = self.lock.held().is_some_and(|(holder, _, held)| holder != id && held.token >= token);
-        self.lock.state.token <= token && !others
-    }
-
     fn release(&mut self, id: &str, seat: &Seat, memory: &Memory) -> Option<Answer> {
-        let token = seat.token;
-        let believed = self.restore(memory, seat, memory.pace, 0);
-        let newest = token > 0 && (token >= self.lock.state.token || self.lock.holds(id));
-        let mut word = self.give_up(id);
-        if believed && newest && self.recovering() {
-            // The recovery waited for this lease. What remains of it gives the waiters time to return.
-            self.pass_over(self.lock.state.token.max(token + 1) + 1);
-            self.end_wait_for_leases();
-            // A state that is older than the lease may have its place in the queue.
-            if ["unknown", "left"].contains(&word) {
-                word = "released";
-            }
+        // A seat says that its lease lasted until now. After a loss it comes back, and is then released.
+        if self.restore(memory, seat, memory.pace, 0) {
+            self.bring_back(id, seat, 1, seat.most);
         }
-        self.promote(u64::MAX);
+        let word = self.give_up(id);
+        self.promote(None);
         Some(self.answer(word, client_of(id), &[]))
     }
 
@@ -199,26 +159,17 @@ impl Turn {
         for id in ids {
             self.give_up(id);
         }
-        self.promote(u64::MAX);
+        self.promote(None);
         Some(self.answer("left", client_of(&ids[0]), &[]))
     }
 
     fn give_up(&mut self, id: &str) -> &'static str {
-        let held = self.lock.held().filter(|(holder, ..)| holder == id);
-        let lapsed = self.lapsed.clone().filter(|(lapsed, ..)| lapsed == id);
-        if let Some((_, _, lease)) = held.as_ref().or(lapsed.as_ref()).filter(|_| self.recovering()) {
-            // Nobody re-asserts it from now on.
-            self.pass_over(lease.token);
-        }
-        if let Some((_, _, held)) = held {
-            self.ended_as = if held.broken { "broken" } else { "released" };
-            self.lock.end_lease();
+        if let Some(Lease { slot, broken, .. }) = self.lock.lease_of(id).cloned() {
+            self.end_lease(slot, if broken { "broken" } else { "released" });
             "released"
-        } else if lapsed.is_some() {
+        } else if self.lapsed.iter().any(|lease| lease.id == id) {
             "expired"
-        } else if let Some(rank) = self.rank(id) {
-            // A waiter that leaves from among the first counts as one that was looked at.
-            self.batch -= usize::from(rank < self.batch as u64);
+        } else if self.rank(id).is_some() {
             self.lock.remove_waiter(id);
             "left"
         } else {
@@ -227,28 +178,22 @@ impl Turn {
     }
 
     fn break_lease(&mut self, token: u64, force: bool) -> Option<Answer> {
-        let Some((_, end, _)) = self.lock.held().filter(|(_, _, held)| held.token == token) else {
-            let ends_recovery = token == 0 && force && self.recovering();
-            if ends_recovery {
-                self.operator_ends_recovery();
+        let (mut word, mut left) = ("unknown", 0);
+        if let Some(lease) = self.lock.leases.iter_mut().find(|lease| lease.token == token) {
+            lease.broken = true;
+            let lease = lease.clone();
+            (word, left) = ("told", lease.end - self.now);
+            self.tell("break", &lease);
+            if force {
+                word = "ended";
+                self.end_lease(lease.slot, "broken");
             }
-            self.promote(u64::MAX);
-            return Some(self.answer(if ends_recovery { "ended" } else { "unknown" }, "", &[("left_us", 0)]));
-        };
-        let left = end - self.now;
-        self.tell("break");
-        if force {
-            self.ended_as = "broken";
-            self.lock.end_lease();
-        } else {
-            self.lock.mark_holder(|held| held.broken = true);
+        } else if token == 0 && force && self.recovering() {
+            word = "ended";
+            self.account(Accounted::ByOperator);
         }
-        self.pass_over(token);
-        if force && self.recovering() {
-            self.operator_ends_recovery();
-        }
-        self.promote(u64::MAX);
-        Some(self.answer(if force { "ended" } else { "told" }, "", &[("left_us", left)]))
+        self.promote(None);
+        Some(self.answer(word, "", &[("left_us", left)]))
     }
 
     fn inspect(&mut self, after: u64, count: usize) -> Option<Answer> {
@@ -257,11 +202,7 @@ impl Turn {
         answer.put("epoch", self.lock.state.epoch);
         answer.put("grants", self.lock.state.grants);
         answer.put("token", self.lock.state.token);
-        self.tell_held(&mut answer);
-        if let Some((_, _, held)) = self.lock.held() {
-            let broken = u8::from(held.broken);
-            answer.fields.insert("held_broken".into(), broken.to_string());
-        }
+        self.tell_holders(&mut answer, usize::MAX);
         // A queue of another length than was counted tells nothing.
         let queue = Some(&self.lock.queue).filter(|_| !self.lock.is_partial());
         let page = queue.into_iter().flatten().filter(|(ticket, _)| *ticket > after).take(count);
@@ -270,7 +211,8 @@ impl Turn {
                 let entry = self.lock.entries.get(id).cloned().unwrap_or_default();
                 let alive = u8::from(self.alive(client_of(id))).to_string();
                 let waited = self.time.saturating_sub(*ticket).to_string();
-                vec![id.clone(), ticket.to_string(), entry.label, entry.owner, waited, alive]
+                let most = entry.most.to_string();
+                vec![id.clone(), ticket.to_string(), entry.label, entry.owner, waited, alive, most]
             })
             .collect();
         answer.lists.insert("page".into(), rows);

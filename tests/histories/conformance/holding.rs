@@ -17,7 +17,7 @@ const RELEASED: &str = "`released` says that the lease lasted until then, and so
                         repeated.";
 const LOST: &str = "`lost` or `broken`: the lease is lost.";
 const COUNTED: &str = "**A deadline counts from before the request was sent.**";
-const AT_MOST: &str = "the shorter of lease_left_us and the lease_us that was asked for";
+const AT_MOST: &str = "the shorter of own_left_us and the lease_us that was asked for";
 const REPEATS: &str = "An error or no answer: send it again until the deadline.";
 const NOSCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 

@@ -234,7 +234,8 @@ impl<'a> Judge<'a> {
             ("memory", Value::Text(memory.clone())),
             ("keep_us", micros(self.keep)),
             ("waiting", Value::Number(1)),
-            ("lease_left_us", micros(left)),
+            ("held", Value::Number(u64::from(!left.is_zero()))),
+            ("first_left_us", micros(left)),
             ("recover_left_us", Value::Number(0)),
         ]);
         self.ledger.remember(asked, word, memory);

@@ -43,16 +43,17 @@ pub fn reply(word: &str, values: &[(&str, Value)]) -> Vec<u8> {
     const LATER_FLAGS: u8 = 0b1111_0100;
     let mut packed = sized(1, word.as_bytes());
     packed.push(LATER_FLAGS | number(values, "again") as u8);
-    for name in ["position", "waiting", "lease_left_us", "recover_left_us", "keep_us"] {
+    for name in ["position", "waiting", "held", "first_left_us", "recover_left_us", "keep_us"] {
         packed.extend(double(number(values, name)));
     }
     packed.extend(sized(1, text(values, "memory").unwrap_or_default()));
     let own = text(values, "own_id").into_iter().map(|id| (id, "own_seat"));
     let own: Vec<_> = own.chain(text(values, "place_id").map(|id| (id, "seat"))).collect();
-    packed.push(own.len() as u8);
+    packed.extend((own.len() as u16).to_le_bytes());
     for (id, seat) in own {
         packed.push(LATER_FLAGS | number(values, "own_claim") as u8);
         packed.extend([sized(2, id), sized(1, text(values, seat).unwrap_or_default())].concat());
+        packed.extend(double(if seat == "own_seat" { number(values, "first_left_us") } else { 0 }));
     }
     packed.extend([sized(4, b""), opaque()].concat());
     packed
@@ -90,10 +91,14 @@ fn numbers(count: usize, text: &[u8]) -> Option<Vec<Vec<u8>>> {
     Some(numbers.iter().map(|number| f64::from_le_bytes(*number).to_string().into_bytes()).collect())
 }
 
-/// liveness_us, buffer_us, heartbeat_us, lease_us, room, as_claim, secret, label, owner, tag.
+/// liveness_us, buffer_us, heartbeat_us, lease_us, room, as_claim, secret, label, owner, tag. None if `most` cannot be.
 fn terms(text: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut pieces = numbers(5, text)?;
-    let (sizes, mut rest) = text.get(40..)?.split_at_checked(8)?;
+    let (most, rest) = text.get(40..)?.split_at_checked(2)?;
+    if !(1..=1000).contains(&u16::from_le_bytes([most[0], most[1]])) {
+        return None;
+    }
+    let (sizes, mut rest) = rest.split_at_checked(8)?;
     pieces.push(sizes[0].to_string().into_bytes());
     let two = |at: usize| u16::from_le_bytes([sizes[at], sizes[at + 1]]).into();
     for size in [sizes[1].into(), two(2), two(4), two(6)] {

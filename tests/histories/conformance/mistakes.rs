@@ -192,8 +192,8 @@ pub const MISTAKES: [Mistake; 30] = [
     Mistake {
         what: "a lease is as long as the server says",
         scene: "a lease longer than asked for",
-        rule: "the shorter of lease_left_us and the lease_us that was asked for",
-        changes: &[("left = min(reply.number(\"lease_left_us\"), lease)", "left = reply.number(\"lease_left_us\")")],
+        rule: "the shorter of own_left_us and the lease_us that was asked for",
+        changes: &[("left = min(reply.number(\"own_left_us\"), lease)", "left = reply.number(\"own_left_us\")")],
     },
     Mistake {
         what: "a release that stopped at a hundred dead waiters is not sent again",

@@ -50,7 +50,7 @@ class Client:
         print("granted", waiter, reply.number("own_token"), reply.number("own_token"), flush=True)
 
     def counts(self, held, reply):
-        left = min(reply.number("lease_left_us"), self.lease)
+        left = min(reply.number("own_left_us"), self.lease)
         held["seat"], held["end"] = reply.bytes("own_seat"), reply.sent + left
         held["deadline"], held["due"] = held["end"] - left // 200 - 1000, held["end"] - self.lease * 2 // 3
 

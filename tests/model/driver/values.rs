@@ -1,21 +1,22 @@
 //! What goes to the server and comes back: the arguments of a script, its reply, and all data of the lock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use fairlock::__hooks::packing::{self, Call};
 
-use super::super::{Entry, History, Lock, Request, State, about, client_of};
+use super::super::{Accounted, Entry, History, Lease, Lock, MOST, Request, State, about, client_of};
 use super::KINDS;
 
 /// All data under the lock's keys, with their TTLs.
 pub(super) const DUMP: &str = "
-local state, sessions, entries, ttls = {}, {}, {}, {}
+local state, leases, sessions, entries, ttls = '', {}, {}, {}, {}
 local fields = redis.call('HGETALL', KEYS[1])
 for i = 1, #fields, 2 do
   local name, value = fields[i], fields[i + 1]
   if name == '' then
-    state = {struct.unpack('<BBBBBddddddddddddddddddddddHc0', value)}
-    state[#state] = nil -- where the values end
+    state = value
+  elseif string.sub(name, 1, 1) == '#' then
+    leases[#leases + 1], leases[#leases + 2] = struct.unpack('<H', name, 2), value
   elseif string.sub(name, -1) == '.' then
     local session = {struct.unpack('<ddd', value)}
     sessions[#sessions + 1] = {string.sub(name, 1, -2), session[1], session[2], session[3]}
@@ -29,7 +30,7 @@ if redis.call('EXISTS', past) == 1 then
   history[1] = redis.call('XLEN', past)
   for i, entry in ipairs(redis.call('XREVRANGE', past, '+', '-', 'COUNT', 8)) do history[i + 1] = cmsgpack.unpack(entry[2][2]) end
 end
-return {redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES'), sessions, entries, state, ttls, history}";
+return {redis.call('ZRANGE', KEYS[2], 0, -1, 'WITHSCORES'), leases, sessions, entries, state, ttls, history}";
 
 /// The data on the server.
 #[derive(Clone, Debug, Default)]
@@ -72,12 +73,12 @@ pub(super) fn longer((name, mut arguments): Call) -> Call {
 pub(super) const MORE: &str = "and more";
 
 pub(super) fn found(value: &Value) -> Found {
-    let [queue, sessions, entries, state, ttls, history] = items(value) else { panic!("{value:?}") };
+    let [queue, records, sessions, entries, state, ttls, history] = items(value) else { panic!("{value:?}") };
     let mut lock = Lock {
         queue: items(queue).chunks_exact(2).map(|pair| (number(&pair[1]), text(&pair[0]))).collect(),
         sessions: BTreeMap::new(),
         beats: BTreeMap::new(),
-        lease: None,
+        leases: vec![],
         entries: items(entries).chunks_exact(2).map(|pair| (text(&pair[0]), entry(&pair[1]))).collect(),
         state: State::default(),
         history: items(history)
@@ -91,84 +92,115 @@ pub(super) fn found(value: &Value) -> Found {
         lock.beats.insert(text(client), number(beat));
         waiters.insert(text(client), number(count));
     }
-    if let [
-        version,
-        broken,
-        cut,
-        claim,
-        recorded,
-        stamp,
-        token,
-        epoch,
-        seen,
-        skew,
-        pace,
-        pace_until,
-        silent_from,
-        silent_until,
-        recover_from,
-        recover_until,
-        recover_pace,
-        grants,
-        longest,
-        longest_next,
-        generation,
-        waiting,
-        live_until,
-        ttl_until,
-        holder_end,
-        holder_token,
-        holder_ticket,
-        holder,
-    ] = items(state)
-    {
-        assert_eq!(number(version), 3);
-        let holder = text(holder);
-        if let Some(held) = lock.entries.get_mut(&holder) {
-            (held.token, held.ticket) = (number(holder_token), number(holder_ticket));
-            (held.broken, held.cut, held.claim) = (number(broken) == 1, number(cut) == 1, number(claim) == 1);
-            lock.lease = Some((holder, number(holder_end)));
-        } else {
-            assert!(holder.is_empty(), "{holder} holds the lock and has no entry");
-            let nothing = [broken, cut, claim, holder_end, holder_token, holder_ticket].map(number);
-            assert_eq!(nothing, [0; 6], "nobody holds the lock");
-        }
-        lock.state = State {
-            stamp: number(stamp),
-            token: number(token),
-            epoch: number(epoch),
-            seen: number(seen),
-            skew: text(skew).parse().expect("a number"),
-            pace: number(pace),
-            pace_until: number(pace_until),
-            silent_from: number(silent_from),
-            silent_until: number(silent_until),
-            recover_from: number(recover_from),
-            recover_until: number(recover_until),
-            recover_pace: number(recover_pace),
-            grants: number(grants),
-            longest: number(longest),
-            longest_next: number(longest_next),
-            generation: number(generation),
-            waiting: number(waiting),
-            live_until: number(live_until),
-            ttl_until: number(ttl_until),
-            recorded: number(recorded) == 1,
-        };
+    let records =
+        items(records).chunks_exact(2).map(|pair| (number(&pair[0]) as u16, bytes(&pair[1]).expect("a lease")));
+    if let Some(state) = bytes(state).filter(|state| !state.is_empty()) {
+        (lock.state, lock.leases) = unpacked(state, records.collect());
     }
     let ttls = KINDS.iter().zip(items(ttls)).map(|(kind, ttl)| match ttl {
         Value::Int(ttl) => (*kind, *ttl),
         other => panic!("{other:?}"),
     });
-    // While the keys agree, each session counts its waiters.
+    // While the keys agree, each session counts its waiters, and each waiter and each lease has an entry.
     if lock.queue.len() as u64 == lock.state.waiting {
         let mut counted = BTreeMap::new();
         for (_, id) in &lock.queue {
             *counted.entry(client_of(id).to_owned()).or_default() += 1;
         }
         assert_eq!(waiters, counted, "sessions count their waiters");
+        let known = lock.queue.iter().map(|(_, id)| id).chain(lock.leases.iter().map(|lease| &lease.id));
+        let (known, entries) = (known.collect::<BTreeSet<_>>(), lock.entries.keys().collect());
+        assert_eq!(known, entries, "entries are those of waiters and holders");
     }
     Found { lock, ttls: ttls.filter(|(_, ttl)| *ttl != -2).collect() }
+}
+
+/// What is left to be read.
+struct Rest<'a>(&'a [u8]);
+
+impl<'a> Rest<'a> {
+    fn take<const N: usize>(&mut self) -> [u8; N] {
+        self.0.split_off(..N).and_then(|bytes| bytes.try_into().ok()).expect("more")
+    }
+
+    fn signed(&mut self) -> i64 {
+        let number = f64::from_le_bytes(self.take());
+        assert!(number.fract() == 0.0, "{number} is no whole number");
+        number as i64
+    }
+
+    fn number(&mut self) -> u64 {
+        self.signed().try_into().expect("a number that is not negative")
+    }
+
+    fn size(&mut self) -> u16 {
+        u16::from_le_bytes(self.take())
+    }
+
+    fn text(&mut self) -> &'a [u8] {
+        let size = self.size();
+        self.0.split_off(..size.into()).expect("a text")
+    }
+}
+
+/// The state, and the leases of which it tells. `records`: those of the other slots, also of leases that have ended.
+fn unpacked(state: &[u8], records: BTreeMap<u16, &[u8]>) -> (State, Vec<Lease>) {
+    let mut rest = Rest(state);
+    let [version, calm, recorded, accounted] = rest.take();
+    assert_eq!((version, calm), (3, 0), "the layout");
+    let accounted = match accounted {
+        0 => Accounted::No,
+        1 => Accounted::ByLease,
+        2 => Accounted::ByOperator,
+        other => panic!("accounted: {other}"),
+    };
+    let state = State {
+        stamp: rest.number(),
+        token: rest.number(),
+        epoch: rest.number(),
+        seen: rest.number(),
+        skew: rest.signed(),
+        pace: rest.number(),
+        pace_until: rest.number(),
+        silent_from: rest.number(),
+        silent_until: rest.number(),
+        recover_from: rest.number(),
+        recover_until: rest.number(),
+        recover_pace: rest.number(),
+        grants: rest.number(),
+        longest: rest.number(),
+        longest_next: rest.number(),
+        generation: rest.number(),
+        waiting: rest.number(),
+        live_until: rest.number(),
+        ttl_until: rest.number(),
+        first_end: rest.number(),
+        last_end: rest.number(),
+        recorded: recorded == 1,
+        accounted,
+    };
+    let counted = [rest.size(), rest.size(), rest.size()];
+    let (tags, zeroth) = (rest.text(), rest.text());
+
+    let mut leases = vec![];
+    assert!(tags.len().is_multiple_of(4) && !tags.ends_with(&[0; 4]), "tags: {tags:?}");
+    assert_eq!(zeroth.is_empty(), matches!(tags, [] | [0, ..]), "slot 0 has a lease, or none");
+    for (slot, tag) in (0..).zip(tags.chunks_exact(4)).filter(|(_, tag)| *tag != [0; 4]) {
+        let record = if slot == 0 { zeroth } else { records[&slot] };
+        let lease = packing::unpacked_lease(slot, record).expect("a lease");
+        let id = lease.id.as_bytes();
+        let is_tag = if lease.claim { tag == [&id[..2], b".."].concat() } else { [b".", id].concat().ends_with(tag) };
+        assert!(is_tag, "{tag:?} is the tag of {}", lease.id);
+        leases.push(lease);
+    }
+    let limit = leases.iter().map(|lease| lease.most).min().unwrap_or(MOST);
+    let limited = leases.iter().filter(|lease| lease.most == limit).count();
+    assert_eq!(counted, [leases.len() as u16, limit, limited as u16], "held, limit and limited");
+    let ends = || leases.iter().map(|lease| lease.end);
+    let (first, last) = (ends().min().unwrap_or(0), ends().max().unwrap_or(0));
+    assert!(state.first_end <= first && last <= state.last_end, "{first} and {last} are within {state:?}");
+    assert!(!leases.is_empty() || state.first_end == 0 && state.last_end == 0, "nobody holds the lock: {state:?}");
+    (state, leases)
 }
 
 pub(super) fn entry(value: &Value) -> Entry {

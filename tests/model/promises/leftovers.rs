@@ -30,9 +30,8 @@ impl Witness {
         let Found { lock, ttls, .. } = &turn.outcome.found;
         let (before, until) = (&self.before, lock.state.ttl_until);
         let longest = |of: &Lock| {
-            let lease_end = of.lease.as_ref().map_or(0, |(_, end)| *end);
-            let longest =
-                lease_end.max(of.state.live_until).max(of.state.recover_until).saturating_sub(lock.state.seen);
+            let longest = of.state.last_end.max(of.state.live_until).max(of.state.recover_until);
+            let longest = longest.saturating_sub(lock.state.seen);
             // Stamps that are ahead of the server's clock must not come again when the clock is there.
             let ahead = of.state.stamp as i64 - (of.state.seen as i64 - of.state.skew);
             (longest as i64).max(ahead) / 1000

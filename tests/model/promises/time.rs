@@ -1,6 +1,6 @@
 //! I4, the server's half, and the lock clock that it rests on.
 
-use super::{DAY_US, Request, Turn, Witness, named};
+use super::{DAY_US, Lease, Request, Seat, Turn, Witness, named};
 
 impl Witness {
     /// The heartbeat of each client that was heard of counts for the pace from now on.
@@ -30,8 +30,7 @@ impl Witness {
         // Where the state was lost the pace is unknown until a client is heard of.
         let known = before.state.pace > 0 || self.returned.is_none();
         // An hour after the end of all that was left, nobody was there to ask.
-        let lease_end = before.lease.as_ref().map_or(0, |(_, end)| *end);
-        let over = lease_end.max(before.state.live_until).max(before.state.recover_until) + 3_600_000_000;
+        let over = before.state.last_end.max(before.state.live_until).max(before.state.recover_until) + 3_600_000_000;
         let in_time = turn.time.saturating_add_signed(before.state.skew) <= over;
         let waited_for = known && before.state.live_until > before.state.seen && in_time;
         // What was lost may have been the session of the slowest.
@@ -41,8 +40,9 @@ impl Witness {
         let least = if waited_for { 2 * self.heartbeats.values().min().copied().unwrap_or_default() } else { u64::MAX };
         let follows = step >= least.min(turn.time.saturating_sub(told_time)) || before.state.seen > turn.time;
         ensure!(follows || turn.time < told_time, "the lock clock took a step of {step} only");
-        // A stamp that was believed leaves no room for a higher one: each turn gives three at most.
-        let most = before.state.stamp.max(turn.time + DAY_US) + 3;
+        // A stamp that was believed leaves no room for a higher one: each turn gives three at most, and one for each
+        // waiter that it grants the lock.
+        let most = before.state.stamp.max(turn.time + DAY_US) + 3 + turn.outcome.messages.len() as u64;
         ensure!((before.state.stamp..=most).contains(&after.state.stamp), "the stamp became {}", after.state.stamp);
         Ok(())
     }
@@ -50,37 +50,39 @@ impl Witness {
     /// I4, the server's half: a lease ends on the lock clock as its holder was told, and by true time not before.
     pub(super) fn told(&mut self, turn: &Turn) -> Result<(), String> {
         let (answer, after) = (&turn.outcome.answer, &turn.outcome.found.lock);
-        let reopened = self.before.lock.state.epoch != after.state.epoch;
-        if let Some((holder, until)) = &self.told {
+        let rollback = self.shows_a_rollback(turn);
+        for (holder, until) in self.told.iter().filter(|(holder, _)| !after.holds(holder)) {
+            let token = self.before.lock.lease_of(holder).map_or(0, |lease| lease.token);
             let ended = match turn.request {
-                Request::Release { .. } | Request::Leave { .. } => named(turn.request, holder),
-                Request::Break { force, .. } => *force,
-                Request::Renew { id, .. } => id != holder && answer.word == "renewed",
-                // The request proves that this grant was made in a state that is older than the waiter's.
-                Request::Acquire { id, .. } => id == holder && reopened,
+                // The request proves that this grant was made in a state that is older.
+                _ if rollback => true,
+                Request::Leave { .. } => named(turn.request, holder),
+                Request::Break { force, token: theirs } => *force && *theirs == token,
+                Request::Renew { seat, .. } => seat.token > token && self.in_recovery(turn),
+                Request::Release { seat, .. } => {
+                    named(turn.request, holder) || seat.token > token && self.in_recovery(turn)
+                }
                 _ => false,
             };
-            let taken = after.lease.as_ref().is_none_or(|(other, _)| other != holder);
-            let taken_in_time = !taken || ended || *until <= turn.true_time;
-            ensure!(taken_in_time, "{holder} was told {} µs more", until - turn.true_time);
-            // A lease that is cut is older than a grant of which a client knows; `exclusion` judges whether it may be.
-            let cut = after.entries.get(holder).is_some_and(|held| held.cut);
-            if taken || reopened || cut {
-                self.told = None;
-            }
+            ensure!(ended || *until <= turn.true_time, "{holder} was told {} µs more", until - turn.true_time);
         }
-        if let "granted" | "renewed" | "broken" = answer.word.as_str()
-            && let Some((id, end)) = &after.lease
-        {
-            let left = end - after.state.seen;
-            ensure!(answer.number("lease_left_us") == Some(left), "{id} was not told that {left} µs are left");
-            ensure!(
-                answer.fields.get("own_id") == Some(id) || answer.word == "broken",
-                "{id} was not told of its lease"
-            );
-            if !matches!(self.told.as_ref(), Some((_, until)) if *until > turn.true_time + left) {
-                self.told = Some((id.clone(), turn.true_time + left));
-            }
+        self.told.retain(|holder, _| after.holds(holder) && !rollback);
+
+        let first = after.leases.iter().map(|lease| lease.end - after.state.seen).min().unwrap_or(0);
+        ensure!(answer.number("held") == Some(after.leases.len() as u64), "{} hold the lock", after.leases.len());
+        ensure!(answer.number("first_left_us") <= Some(first), "the first lease ends in {first} µs");
+        for own in answer.leases() {
+            let Some(lease) = after.lease_of(&own.id) else { return Err(format!("{} has no lease", own.id)) };
+            let Lease { ticket, token, slot, most, .. } = *lease;
+            let left = lease.end - after.state.seen;
+            let seat = Seat { epoch: after.state.epoch, ticket, token, slot, most };
+            ensure!((own.seat, own.claim, own.left) == (seat, lease.claim, left), "{own:?} and not {lease:?}");
+            let until = self.told.entry(own.id.clone()).or_default();
+            *until = (*until).max(turn.true_time + left);
+        }
+        if let "granted" | "renewed" | "broken" = answer.word.as_str() {
+            let id = turn.request.id().unwrap_or_default();
+            ensure!(answer.lease_of(id).is_some() || answer.word == "broken", "{id} was not told of its lease");
         }
         Ok(())
     }

@@ -81,7 +81,7 @@ impl World<'_> {
             }
             What::Break { current, force } => {
                 // If no lease is held, token 0 ends a recovery.
-                let held = self.model.entries.values().find(|entry| entry.token > 0);
+                let held = self.model.leases.last();
                 let token = if current { held.map_or(0, |held| held.token) } else { self.model.state.stamp };
                 Request::Break { token, force }
             }
@@ -95,7 +95,7 @@ impl World<'_> {
                 let (id, floor) = (format!("{}.9999", client.name), time + 25 * HOUR);
                 let (stamp, token, longest) = (floor, floor, SECOND);
                 let memory = Memory { epoch: 1, stamp, token, longest, pace: 0 };
-                let (seat, terms) = (Seat { epoch: 1, ticket: floor, token: 0 }, client.terms);
+                let (seat, terms) = (Seat { epoch: 1, ticket: floor, ..Seat::default() }, client.terms);
                 match client.holds.first().cloned() {
                     Some(Hold { id, seat, .. }) => Request::Renew { id, seat, left: SECOND, terms, memory },
                     None => Request::Acquire { id, room: UNBOUNDED, claim: false, terms, memory, seat },

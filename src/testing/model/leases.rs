@@ -1,0 +1,102 @@
+//! The leases that a turn reads.
+//!
+//! A script reads the leases that its request names and, where it cannot know enough without them, all. That leaves a
+//! trace: the first and the last end of a lease are exact when all leases were read; a turn that read less knows of the
+//! others only what was known before. And a client is told of its leases among those that were read.
+
+use std::collections::BTreeSet;
+
+use super::turn::{Ended, Turn};
+use super::{Accounted, Lease, Request, Seat};
+
+/// By this a script finds the lease of an id among others, or a claim of its client; of two with one tag it reads both.
+fn tag(id: &str, claim: bool) -> (bool, &[u8]) {
+    let id = id.as_bytes();
+    (claim, if claim { &id[..2] } else { &id[id.len().saturating_sub(4)..] })
+}
+
+impl Turn {
+    /// Reads the leases that this request is about, and takes out those that are over.
+    pub(super) fn read_leases(&mut self, request: &Request) {
+        let named: BTreeSet<_> = request.names().flat_map(|id| [tag(id, true), tag(id, false)]).collect();
+        let all = &self.lock.leases;
+        let limit = self.lock.limit();
+        let unread = all.iter().filter(|lease| !named.contains(&tag(&lease.id, lease.claim)));
+        self.unread = unread.clone().map(|lease| lease.slot).collect();
+        let knows_enough = unread.clone().any(|lease| lease.most == limit) && self.lock.state.first_end > self.now;
+        if !knows_enough || matches!(request, Request::Break { .. }) || self.recovering() {
+            self.read_all();
+        }
+        let now = self.now;
+        self.lapsed = self.lock.leases.extract_if(.., |lease| lease.end <= now).collect();
+    }
+
+    pub(super) fn read_all(&mut self) {
+        self.unread.clear();
+    }
+
+    /// The leases that were read, or came in this turn.
+    pub(super) fn read(&self) -> impl Iterator<Item = &Lease> {
+        self.lock.leases.iter().filter(|lease| !self.unread.contains(&lease.slot))
+    }
+
+    /// No lease ends before this.
+    pub(super) fn first_end(&self) -> Option<u64> {
+        let others = (!self.unread.is_empty()).then_some(self.lock.state.first_end);
+        self.read().map(|lease| lease.end).chain(others).min()
+    }
+
+    /// No lease ends after this. 0: there is none.
+    pub(super) fn last_end(&self) -> u64 {
+        let others = if self.unread.is_empty() { 0 } else { self.lock.state.last_end };
+        self.read().map(|lease| lease.end).fold(others, u64::max)
+    }
+
+    /// A new lease takes its slot.
+    pub(super) fn put(&mut self, lease: Lease) {
+        let at = self.lock.leases.partition_point(|other| other.slot < lease.slot);
+        self.lock.leases.insert(at, lease);
+    }
+
+    /// Ends the lease of this slot before its time.
+    pub(super) fn end_lease(&mut self, slot: u16, how: &'static str) {
+        for lease in self.lock.leases.extract_if(.., |lease| lease.slot == slot) {
+            self.ended.push(Ended { lease, at: self.time, how });
+        }
+    }
+
+    /// The leases that are over have ended then, and nobody prolongs them any more.
+    pub(super) fn end_lapsed(&mut self, how: &'static str) {
+        let (time, now) = (self.time, self.now);
+        self.ended.extend(self.lapsed.drain(..).map(|lease| Ended { at: time - (now - lease.end), lease, how }));
+    }
+
+    /// In a recovery a lease from before the loss takes its slot again, unless leases that were granted later leave no
+    /// room for it. Earlier ones give way. `left`: what its holder's clock leaves of it.
+    pub(super) fn bring_back(&mut self, id: &str, seat: &Seat, left: u64, most: u16) -> bool {
+        let Seat { ticket, token, slot, .. } = *seat;
+        if !self.recovering() || left == 0 || token == 0 || seat.epoch >= self.lock.state.epoch {
+            return false;
+        }
+        let mut others = self.lock.leases.clone();
+        others.sort_by_key(|other| std::cmp::Reverse(other.token));
+        let (mut many, mut least, mut give_way) = (1, most, vec![]);
+        for other in &others {
+            let fits = other.slot != slot && other.id != id && many < least.min(other.most);
+            match fits {
+                true => (many, least) = (many + 1, least.min(other.most)),
+                false if other.token >= token => return false,
+                false => give_way.push(other.slot),
+            }
+        }
+        give_way.into_iter().for_each(|slot| self.end_lease(slot, "lost"));
+        self.lock.remove_waiter(id);
+        let (id, end) = (id.to_owned(), self.now + left);
+        self.put(Lease { slot, id, end, token, ticket, most, claim: false, broken: false });
+        if most == 1 && token >= self.lock.state.token {
+            self.account(Accounted::ByLease);
+        }
+        self.lock.state.token = self.lock.state.token.max(token);
+        true
+    }
+}

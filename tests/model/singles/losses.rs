@@ -1,0 +1,62 @@
+//! Single cases of leases over a loss of data.
+
+use super::super::{Accounted, Memory, Seat};
+use super::{Checked, Driver, LONG, SEVERAL, TERMS, TIME, acquire, break_by_force, expect, renewal, with};
+
+// The lease of a.1 was ended by force before b.1 had the lock, and a.1 was not told.
+pub(super) fn a_later_lease(driver: &mut Driver) -> Checked {
+    driver.flush_all();
+    let first = driver.run(TIME, 100, &with("a.1", LONG, Memory::default(), Seat::default()))?.answer;
+    driver.run(TIME + 1, 100, &break_by_force(first.seat().token))?;
+    driver.run(TIME + 2, 100, &with("b.1", LONG, Memory::default(), Seat::default()))?;
+    let memory = driver.run(TIME + 3, 100, &acquire("c.1"))?.answer.memory();
+    driver.flush_all();
+    let state = driver.run(TIME + 4, 100, &renewal("a.1", &first, LONG))?.found.lock.state;
+    let short = TIME + 4 + 3 * TERMS.heartbeat;
+    expect("it waits for leases", (state.accounted, state.recover_until), (Accounted::ByLease, short))?;
+    let state = driver.run(TIME + 5, 100, &with("c.1", TERMS, memory, Seat::default()))?.found.lock.state;
+    expect("it waits for leases", (state.accounted, state.recover_until), (Accounted::No, TIME + 4 + LONG.lease))
+}
+
+pub(super) fn an_operator_ends_a_recovery(driver: &mut Driver) -> Checked {
+    driver.flush_all();
+    driver.run(TIME, 100, &with("a.1", LONG, Memory::default(), Seat::default()))?;
+    let memory = driver.run(TIME + 1, 100, &acquire("c.1"))?.answer.memory();
+    driver.flush_all();
+    for id in ["c.1", "c.2"] {
+        driver.run(TIME + 2, 100, &with(id, TERMS, memory, Seat::default()))?;
+        let ended = driver.run(TIME + 2, 100, &break_by_force(0))?;
+        expect("it was", ended.answer.word.as_str(), "ended")?;
+        let state = ended.found.lock.state;
+        let short = TIME + 2 + 3 * TERMS.heartbeat;
+        expect("it waits for leases", (state.accounted, state.recover_until), (Accounted::ByOperator, short))?;
+    }
+    Ok(())
+}
+
+// A stranger has a lock that nobody may hold beside it.
+pub(super) fn a_lease_that_does_not_fit(driver: &mut Driver) -> Checked {
+    for (stranger, word) in [(TERMS, "lost"), (SEVERAL, "renewed")] {
+        driver.flush_all();
+        let [_, second] =
+            ["a.1", "b.1"].map(|id| driver.run(TIME, 100, &with(id, SEVERAL, Memory::default(), Seat::default())));
+        let second = second?.answer;
+        expect("the slot", second.seat().slot, 1)?;
+        driver.flush_all();
+        driver.run(TIME + 100, 100, &with("c.1", stranger, Memory::default(), Seat::default()))?;
+        let answer = driver.run(TIME + 101, 100, &renewal("b.1", &second, SEVERAL))?.answer;
+        expect("it was", answer.word.as_str(), word)?;
+    }
+    Ok(())
+}
+
+pub(super) fn a_queue_is_left(driver: &mut Driver) -> Checked {
+    driver.flush_all();
+    for id in ["a.1", "b.1", "c.1"] {
+        driver.run(TIME, 100, &with(id, SEVERAL, Memory::default(), Seat::default()))?;
+    }
+    driver.expire("lock");
+    let stranger = driver.run(TIME + 1, 100, &with("d.1", TERMS, Memory::default(), Seat::default()))?;
+    expect("it was", stranger.answer.word.as_str(), "queued")?;
+    expect("the recovery ends", stranger.found.lock.state.recover_until, TIME + 1 + 3 * TERMS.heartbeat)
+}
