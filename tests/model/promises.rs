@@ -274,6 +274,8 @@ pub fn repeated(request: &Request, first: &Outcome, second: &Outcome) -> Result<
         && let Some(lease) = one.leases.iter_mut().find(|lease| lease.id == *id)
     {
         lease.end = two.lease_of(id).map_or(0, |later| later.end);
+        // The first may have begun a generation behind this lease, which then counts with what is left of it.
+        one.state.longest_next = two.state.longest_next;
     }
     if matches!(request, Request::Release { .. }) {
         // A lease from after the loss counts as one that comes back only when it is released once more.

@@ -74,8 +74,10 @@ impl Witness {
         let mut came: Vec<&Lease> = after.leases.iter().filter(|lease| !stood(lease)).collect();
         came.sort_by_key(|lease| lease.token);
         for lease in came {
+            // A renewal that is told "lost" may find its waiter at the head of the queue.
             if let Request::Renew { id, seat, .. } = turn.request
                 && lease.id == *id
+                && turn.outcome.answer.word == "renewed"
             {
                 ensure!((seat.token, seat.slot) == (lease.token, lease.slot), "another lease came back than {seat:?}");
                 ensure!(self.in_recovery(turn), "a lease that had ended was revived");
