@@ -1,5 +1,5 @@
 -- restore: what a client knows shows whether the server lost data. The table is in lua/README.md.
--- NEEDS: memory known_epoch known_stamp known_token known_longest known_pace seat_epoch seat_ticket seat_token
+-- NEEDS: known_epoch known_stamp known_token known_longest known_pace seat_epoch seat_ticket seat_token
 -- NEEDS: own_pace left_us raw now
 -- SETS: highest believed dropped stamp token accounted recover_until recover_pace longest
 -- `left_us`: how long a lease may last that the client asks for, or has, beside those that it was told of;
