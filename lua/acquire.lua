@@ -1,5 +1,5 @@
 -- acquire: take the lock, or join its queue, or re-enter the queue with an old seat. Sending it twice changes nothing.
--- KEYS: lock waiters
+-- KEYS: lock
 -- ARGV: id memory seat terms
 --   memory: what the caller was told of the lock · seat: its place, or none · terms: lib/terms.lua
 -- REPLY: granted | queued | busy holders | disbelieved

@@ -2,7 +2,7 @@
 -- releases it, or expires. Another call tells the holder again. `force` ends the lease at once, whether the holder
 -- knows or not. With token 0 it ends the wait of a recovery for leases that have not come back. Clients whose heartbeat
 -- interval is known have the time to return to their places.
--- KEYS: lock waiters
+-- KEYS: lock
 -- ARGV: token force
 -- REPLY: told left_us | ended left_us | unknown left_us
 local their_token, force = tonumber(ARGV[1]), ARGV[2]

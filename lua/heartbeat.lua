@@ -1,6 +1,6 @@
 -- heartbeat: keeps a session alive, for all of its waiters, and promotes the queue where it can.
 -- It creates no entries: the client re-enters waiters that the server does not know.
--- KEYS: lock waiters
+-- KEYS: lock
 -- ARGV: client memory times ids...
 --   memory: what the client was told of the lock · times: the first three numbers of terms (lib/terms.lua)
 --   ids: the session's first waiters, in the order of their tickets

@@ -1,6 +1,6 @@
 -- history: the latest grants whose leases have ended, and whether they are recorded. It also switches the recording on
 -- or off. Switching it off drops what was recorded.
--- KEYS: lock waiters
+-- KEYS: lock
 -- ARGV: switch count
 --   switch: 1 on, 0 off, nothing as it is · count: how many grants, the latest first
 -- REPLY: history recorded past {id, token, label, owner, waited_us, held_us, how, slot}...

@@ -1,5 +1,5 @@
 -- inspect: the holders and the waiters, a page at a time. It writes nothing.
--- KEYS: lock waiters
+-- KEYS: lock
 -- ARGV: after count
 --   after: the last ticket of the previous page, 0 for the first page · count: waiters on a page
 -- REPLY: state epoch grants token holders page

@@ -1,5 +1,5 @@
 -- leave: waiters of a client give up their places; a lease that was granted to one of them meanwhile is released.
--- KEYS: lock waiters
+-- KEYS: lock
 -- ARGV: memory ids...
 --   memory: what the client was told of the lock
 -- REPLY: left

@@ -1,5 +1,5 @@
 -- release: the holder releases its lease; the next waiters are granted the lock in the same script.
--- KEYS: lock waiters
+-- KEYS: lock
 -- ARGV: id memory seat
 --   seat: of the lease; empty if it is not known, and where the lease may be over: in a release that is repeated, or
 --   that comes after the lease was declared lost

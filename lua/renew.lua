@@ -1,5 +1,5 @@
 -- renew: renew a lease, or confirm a claim; after a loss of data, bring back what is left of the lease.
--- KEYS: lock waiters
+-- KEYS: lock
 -- ARGV: id memory seat terms left
 --   memory: what the holder was told of the lock · seat: of the lease · terms: as of its acquire, but for the length of
 --   the lease from now on, and for `most`, which may be more than before, and never gets less · left: what is left of

@@ -56,7 +56,7 @@ pub fn scripts_of(read: impl Fn(&str, &str) -> String) -> Vec<(&'static str, Str
     SCRIPTS.iter().map(|script| (script.name, assemble(script.name, &read))).collect()
 }
 
-/// A message as the client reads it: whether it is of a grant, the id, token and ticket, the secret and the first key of
+/// A message as the client reads it: whether it is of a grant, the id, token and ticket, the secret and the key of
 /// the lock, memory and seat.
 pub type ReadPush = (bool, String, [u64; 2], [String; 2], [Vec<u8>; 2]);
 

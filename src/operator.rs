@@ -71,7 +71,7 @@ impl Line {
         let mut names = BTreeSet::new();
         let mut cursor = "0".to_owned();
         loop {
-            let scan = vec!["SCAN", &cursor, "MATCH", &keys.keys[0], "COUNT", "1000"];
+            let scan = vec!["SCAN", &cursor, "MATCH", &keys.lock, "COUNT", "1000"];
             let answers = self.ask(&[scan], within)?;
             let [next, found] = answers[0].items() else { return Err(LookError::of(&answers[0])) };
             let found = found.items().iter().filter_map(|key| match key {
@@ -108,10 +108,8 @@ impl Line {
         let keys: Vec<LockKeys> = names.iter().map(|name| LockKeys::new(prefix, name)).collect();
         // Read-only scripts are known from Redis 7 on.
         for (by_digest, by_text) in [("EVALSHA_RO", "EVAL_RO"), ("EVALSHA", "EVAL")] {
-            let mut commands: Vec<Vec<&str>> = keys
-                .iter()
-                .map(|keys| vec![by_digest, &digest, "2", &keys.keys[0], &keys.keys[1], "0", &count])
-                .collect();
+            let mut commands: Vec<Vec<&str>> =
+                keys.iter().map(|keys| vec![by_digest, &digest, "1", &keys.lock, "0", &count]).collect();
             answers = self.ask(&commands, within)?;
             if any(&answers, &["NOSCRIPT"]) {
                 // The first of them loads it for the others.
@@ -145,7 +143,7 @@ impl Line {
         let digest = crate::server::digest(script);
         for call in [["EVALSHA", &digest], ["EVAL", script.text]] {
             let arguments = arguments.iter().map(String::as_str);
-            let command = call.into_iter().chain(["2", &keys.keys[0], &keys.keys[1]]).chain(arguments).collect();
+            let command = call.into_iter().chain(["1", &keys.lock]).chain(arguments).collect();
             let answers = self.ask(&[command], within)?;
             match answers[0].error() {
                 Some(error) if error.starts_with("NOSCRIPT") => {}

@@ -63,7 +63,7 @@ class Lock:
         if not 0.05 <= min(lease, liveness) <= max(lease, liveness, buffer) <= 30 * 86400 or buffer < 0:
             raise ValueError("lease and liveness are from 50 ms to 30 days, the buffer is at most 30 days")
         self._url, self._prefix, self._push = url, prefix, push
-        self._keys = [f"{prefix}:{{{name}}}:lock", f"{prefix}:{{{name}}}:waiters"]
+        self._key = f"{prefix}:{{{name}}}:lock"
         self._lease, self._liveness, self._buffer = (int(span * SECOND) for span in (lease, liveness, buffer))
         self._notice = self._lease // 10 if notice is None else int(notice * SECOND)
         self._wire, self._numbers, self._memory = None, itertools.count(1), _Memory()
@@ -111,7 +111,7 @@ class Lock:
             raise
 
     def _ask(self, wire, verb, arguments, within=None):
-        reply = wire.ask(verb, self._keys, arguments, within)
+        reply = wire.ask(verb, self._key, arguments, within)
         self._memory.take(reply)
         return reply
 
@@ -219,7 +219,7 @@ class _Waiter:
         return self._heartbeat
 
     def _is_about_this(self, push):
-        meant = {"id": self.id, "lock": self.lock._keys[0], "secret": self.about[0]}
+        meant = {"id": self.id, "lock": self.lock._key, "secret": self.about[0]}
         return all(name in push and push.bytes(name) == value.encode() for name, value in meant.items())
 
     def leave(self, memory):
@@ -228,7 +228,7 @@ class _Waiter:
         lock, until = self.lock, now_us() + self.lock._liveness + self.lock._buffer
         while now_us() < until:
             try:
-                reply = self.wire.ask("leave", lock._keys, lambda: [memory, self.id])
+                reply = self.wire.ask("leave", lock._key, lambda: [memory, self.id])
                 memory = reply.bytes("memory")
                 if "again" not in reply:
                     break

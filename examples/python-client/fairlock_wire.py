@@ -23,7 +23,8 @@ if not _RENDERED:
 _SCRIPTS = {path.stem: path.read_bytes() for path in _RENDERED[0].glob("*.lua")}
 _DIGESTS = {verb: hashlib.sha1(text).hexdigest() for verb, text in _SCRIPTS.items()}
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-_PASSING = ("OOM", "MISCONF", "NOREPLICAS", "BUSY", "LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN")
+_PASSING = ("OOM", "MISCONF", "NOREPLICAS", "BUSY", "LOADING", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN",
+            "non local key", "rehashing of the slot")
 SECOND = 1_000_000
 _PROMISED = {  # by the words of the replies; one that lacks something of this is no reply
     "granted": "own_id", "renewed": "own_id", "queued": "seat", "busy": None, "disbelieved": None, "alive": None,
@@ -180,13 +181,13 @@ class Wire:
         self._connection = self._listener = None
         self._backoff = 10_000
 
-    def ask(self, verb, keys, arguments, within=None):
+    def ask(self, verb, key, arguments, within=None):
         """The reply to a request, whose `arguments` are built when there is a connection."""
         patience = self._patience if within is None else max(1, min(within, self._patience))
         try:
             if self._connection is None:
                 self._connect(patience)
-            words = [2, *keys, *arguments()]
+            words = [1, key, *arguments()]
             sent = now_us()
             try:
                 text = self._call(self._connection, patience, "EVALSHA", _DIGESTS[verb], *words)

@@ -1,9 +1,12 @@
--- keys: the keys of one lock, in the order in which every script declares them, and the forms of what is packed.
+-- keys: the keys of one lock, and the forms of what is packed.
 -- SETS: call max min lock waiters VERSION CLIENT_OF BAD_ID DOT SLOT LEASE FREE HUGE SESSION MEMORY MEMORY_SIZE SEAT SEAT_SIZE
 -- SETS: BAD_TEXT TERMS TEXTS TEXTS_AT BAD_TERMS BAD_MOST OWN HISTORY PAST PAST_MS HOUR_US DAY_US SLACK_US may joining
 -- SETS: lenient position own owns
 local call, max, min = redis.call, math.max, math.min -- a local is found faster
-local lock, waiters = KEYS[1], KEYS[2]
+-- Only the first key is declared: a slot that is migrating refuses a request that names a key which is not there, and
+-- the queue is there only while somebody waits. The names of the others end with another word than `lock`.
+local lock = KEYS[1]
+local waiters = string.sub(lock, 1, -5) .. 'waiters'
 local VERSION = 3 -- of the layout
 -- The client of an id. Fields with other names must not be taken for ids: `` has the state, `CLIENT.` a session, `#` and
 -- two bytes the lease of a slot.
@@ -26,9 +29,8 @@ local BAD_TERMS, BAD_MOST = 'ERR the texts in terms are shorter than they say', 
 -- A lease or place of the client that asks, as the reply tells it: flags (1: it is a claim), its id, its seat, and what is
 -- left of the lease.
 local OWN = '<BHc0BBdddHHd'
--- The key of the history ends with this instead of `lock`. It is not declared: a slot that is migrating refuses a
--- request that names a key which is not there, and most locks have no history.
-local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000' -- how many grants it has, and how long it lives unused
+-- The history: what its key ends with, how many grants it has, and how long it lives unused.
+local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000'
 local HOUR_US, DAY_US = 3600000000, 86400000000
 local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
 local may = redis.acl_check_cmd -- whether the user has a right; Redis 6 cannot be asked

@@ -1,7 +1,8 @@
 local memory = ARGV[1]
 local id, seat = ARGV[2], ''
 local call, max, min = redis.call, math.max, math.min -- a local is found faster
-local lock, waiters = KEYS[1], KEYS[2]
+local lock = KEYS[1]
+local waiters = string.sub(lock, 1, -5) .. 'waiters'
 local VERSION = 3 -- of the layout
 local CLIENT_OF, BAD_ID = '^([^.]+)%.%d+$', 'ERR an id must be CLIENT.NUMBER'
 local DOT = 46 -- the byte
@@ -14,7 +15,7 @@ local BAD_TEXT = 'ERR a memory or seat is not one that a script of this layout g
 local TERMS, TEXTS, TEXTS_AT = '<dddddHBBHHH', '<BHHH', 44
 local BAD_TERMS, BAD_MOST = 'ERR the texts in terms are shorter than they say', 'ERR most must be at least 1'
 local OWN = '<BHc0BBdddHHd'
-local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000' -- how many grants it has, and how long it lives unused
+local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000'
 local HOUR_US, DAY_US = 3600000000, 86400000000
 local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
 local may = redis.acl_check_cmd -- whether the user has a right; Redis 6 cannot be asked
@@ -83,6 +84,7 @@ local again = false -- whether a limit was reached, so that the caller asks agai
 if lost then
   local last = not found and call('ZRANGE', waiters, '-1', '-1', 'WITHSCORES')[2]
   stamp = max(stamp, tonumber(last or 0))
+  if joining then call('ZCARD', waiters) end
   stamp = max(raw, stamp + 1)
   epoch, recover_from, recover_pace, accounted = stamp, now, max(recover_pace, pace), 0
   dropped = true
@@ -102,6 +104,7 @@ if believed then
   local opens = rollback or older and recover_until == 0
   stamp = max(stamp, highest)
   if opens then
+    if joining then call('ZCARD', waiters) end
     stamp = max(raw, stamp + 1)
     epoch, recover_from, recover_pace, accounted = stamp, now, max(recover_pace, pace), 0
   end

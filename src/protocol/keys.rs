@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-/// The keys of one lock, in the order in which the scripts declare them. All of them share one hash slot.
+/// A lock, and the one of its keys that requests name. The scripts make the names of the others from it; all share one
+/// hash slot.
 #[derive(Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct LockKeys {
     pub(crate) name: Arc<str>,
-    pub(crate) keys: [String; 2],
+    pub(crate) lock: String,
 }
 
 impl LockKeys {
     pub(crate) fn new(prefix: &str, name: &str) -> Self {
-        let key = |what: &str| format!("{prefix}:{{{name}}}:{what}");
-        Self { name: name.into(), keys: [key("lock"), key("waiters")] }
+        Self { name: name.into(), lock: format!("{prefix}:{{{name}}}:lock") }
     }
 
-    /// The keys of the lock of a push, which names the first of them.
+    /// The lock of a push, which names its key.
     pub(crate) fn of_lock(prefix: &str, lock: &str) -> Option<Self> {
         let name = lock.strip_prefix(prefix)?.strip_prefix(":{")?.strip_suffix("}:lock")?;
         Some(Self::new(prefix, name))
@@ -27,10 +27,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_is_known_by_its_first_key() {
+    fn a_lock_is_known_by_its_key() {
         for name in ["x", "a b:c", "}:lock"] {
             let keys = LockKeys::new("pre", name);
-            assert_eq!(LockKeys::of_lock("pre", &keys.keys[0]), Some(keys));
+            assert_eq!(LockKeys::of_lock("pre", &keys.lock), Some(keys));
         }
         for other in ["fairlock:{x}:lock", "pre:{x}:waiters", "pre:x:lock", ""] {
             assert_eq!(LockKeys::of_lock("pre", other), None, "{other:?}");

@@ -16,7 +16,7 @@ pub(crate) struct Push {
     pub(crate) seat: Seat,
     pub(crate) known: Knowledge,
     pub(crate) secret: Secret,
-    /// The first key of the lock.
+    /// The key of the lock.
     pub(crate) lock: String,
 }
 

@@ -49,8 +49,9 @@ const WORDS: &[(&str, Meaning)] = &[
     ("UNKILLABLE", Temporary),
     ("max number of clients", Temporary),
     ("NOSCRIPT", Temporary),
-    // A slot that is moving; the first is said by scripts, in all versions.
+    // A slot that is moving; the first is said by scripts in all versions, the second by those of Redis 8.
     ("non local key", Temporary),
+    ("rehashing of the slot", Temporary),
     ("TRYAGAIN", Temporary),
     // MOVED and ASK name another node, which only a client of a cluster can follow.
     ("ASK ", Temporary),
@@ -124,6 +125,11 @@ mod tests {
             ("ERR max number of clients reached", Temporary),
             ("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", Temporary),
             ("ERR Script attempted to access a non local key in a cluster node", Temporary),
+            (
+                "ERR Unable to execute command 'del' in script because undeclared keys were accessed during rehashing of \
+                 the slot script: 0a, on @user_script:1.",
+                Temporary,
+            ), // 8
             ("LATER a word that nobody knows yet", Temporary),
             ("READONLY You can't write against a read only replica.", NotServing),
             (

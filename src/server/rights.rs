@@ -12,7 +12,7 @@ const NOTHING: &str = "return 1";
 /// and is answered with the commands that this user may not run: the first, unless the server knows this digest of it.
 /// Without a channel of its own the client is one of a cluster, where channels belong to locks.
 pub(super) fn questions(prefix: &str, channel: Option<&str>, known: Option<&str>) -> [Vec<String>; 2] {
-    let [key, _] = LockKeys::new(prefix, "fairlock").keys;
+    let key = LockKeys::new(prefix, "fairlock").lock;
     let of_a_lock = || format!("{prefix}:{{fairlock}}:client:");
     let in_cluster = u8::from(channel.is_none()).to_string();
     let channel = channel.map_or_else(of_a_lock, str::to_owned);

@@ -214,9 +214,8 @@ impl Pairing {
             command.word(b"EVALSHA");
             command.word(self.digests[script].as_bytes());
         }
-        let keys = &request.call.keys().keys;
-        command.number(keys.len() as u64);
-        keys.iter().for_each(|key| command.word(key.as_bytes()));
+        command.number(1);
+        command.word(request.call.keys().lock.as_bytes());
         request.call.arguments(&request.hash_tag, |_, pieces| command.pieces(pieces));
         command.end();
         self.awaited.push_back(PendingReply::Request { of, request, by_text });

@@ -62,9 +62,9 @@ impl Server {
         self.publish(&messages);
     }
 
-    /// A script, with the number of its keys, these, and its arguments.
+    /// A script, with the number of its keys, its key, and its arguments.
     fn call(&mut self, verb: Verb, words: &[Vec<u8>], messages: &mut Vec<Message>) -> Vec<u8> {
-        let [_, lock, _waiters, arguments @ ..] = words else { return error("ERR a script has two keys") };
+        let [_, lock, arguments @ ..] = words else { return error("ERR a script has a key") };
         let Some((request, about)) = calls::read(verb, arguments) else {
             return error("ERR these are no arguments of this script");
         };

@@ -11,7 +11,7 @@ const BATCH: usize = 100;
 const LATEST: u64 = 1 << 52;
 
 pub(super) struct Locks {
-    /// By their first keys.
+    /// By their keys.
     locks: BTreeMap<String, Lock>,
     started: Instant,
     /// What the clock would have shown at the start, after all steps, in µs.

@@ -217,15 +217,21 @@ impl Migration<'_> {
     pub fn step(&mut self) -> Option<String> {
         let keys: Vec<String> = ask(self.from, &["GETKEYSINSLOT", &self.slot.to_string(), "1"]);
         let key = keys.into_iter().next()?;
+        self.take(&key);
+        Some(key)
+    }
+
+    /// Moves this key, if the owner of the slot has it.
+    #[track_caller]
+    pub fn take(&mut self, key: &str) {
         let () = cmd("MIGRATE")
             .arg("127.0.0.1")
             .arg(self.to.port())
-            .arg(&key)
+            .arg(key)
             .arg(0)
             .arg(SOON.as_millis())
             .query(&mut self.from.raw())
             .expect("MIGRATE");
-        Some(key)
     }
 
     /// Moves the remaining keys and hands the slot over. Returns when all nodes know it.

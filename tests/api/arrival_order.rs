@@ -39,11 +39,7 @@ impl Scripts {
         let (name, arguments) = packing::call(request, &Entry::default());
         let (_, digest) = self.digests.iter().find(|(script, _)| *script == name).unwrap();
         let mut call = cmd("EVALSHA");
-        call.arg(digest).arg(2);
-        for key in ["lock", "waiters"] {
-            call.arg(format!("fairlock:{{raw}}:{key}"));
-        }
-        call.arg(arguments);
+        call.arg(digest).arg(1).arg(testkit::state::key("raw")).arg(arguments);
         call
     }
 

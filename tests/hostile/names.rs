@@ -180,8 +180,7 @@ async fn ids_that_could_be_taken_for_other_fields_are_refused() {
     for id in ["", ".", ".2", "a", "a.", "a.b.2", "a.x", "a.-1", "a.1 ", "a.1.2"] {
         for script in ["acquire", "heartbeat", "renew", "release", "leave"] {
             let mut call = cmd("EVALSHA");
-            call.arg(fairlock::__hooks::digest(script)).arg(2);
-            call.arg(key("fairlock", "x", "lock")).arg(key("fairlock", "x", "waiters"));
+            call.arg(fairlock::__hooks::digest(script)).arg(1).arg(key("fairlock", "x", "lock"));
             // What the client was told is empty; other numbers may be any, but `most` is 1.
             let numbers = ["\0".repeat(40), "\u{1}".into(), "\0".repeat(9)].concat();
             let (before, after): (&[&str], &[&str]) = match script {
@@ -211,10 +210,7 @@ async fn labels_of_foreign_clients_are_shown_whatever_bytes_they_have() {
         let name = format!("lock {index}");
         for id in [&b"\xffme.1"[..], b"\x00\n him\xff.2"] {
             let mut acquire = cmd("EVALSHA");
-            acquire.arg(fairlock::__hooks::digest("acquire")).arg(2);
-            for what in ["lock", "waiters"] {
-                acquire.arg(key("fairlock", &name, what));
-            }
+            acquire.arg(fairlock::__hooks::digest("acquire")).arg(1).arg(key("fairlock", &name, "lock"));
             let us = 3_600_000_000_u64;
             let terms = Terms { lease: us, liveness: us, buffer: 0, heartbeat: us, most: 1 };
             let terms = packing::packed_terms(&terms, 1, false, [text; 4]);

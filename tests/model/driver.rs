@@ -155,7 +155,7 @@ impl Driver {
         }
         asked.extend_from_slice(first);
         let at = asked.len();
-        asked.push(self.keyed("EVALSHA", digest, &arguments));
+        asked.push(cmd("EVALSHA").arg(digest).arg(1).arg(self.queue()).arg(&arguments).clone());
         asked.extend_from_slice(then);
         asked.push(self.keyed("EVALSHA", &self.dump, &[]));
         let mut replies = self.ask_all(&asked);

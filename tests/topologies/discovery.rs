@@ -85,7 +85,7 @@ async fn a_redirected_call_is_made_at_the_node_of_its_slot() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_in_a_migrating_slot_is_found_at_its_destination() {
     let cluster = cluster();
-    // With a waiter all keys exist. Otherwise both nodes would answer TRYAGAIN.
+    // With a waiter both keys are there to move.
     let (guard, waiting) = pair(&cluster.url(), "x").await;
     let slot = cluster.slot("x");
     // The slot moves to a node without connections of clients. Clients begin with the owner of the first slot.

@@ -8,4 +8,6 @@ mod failover;
 mod logins;
 mod many_slots;
 mod masters;
+mod migrating;
 mod replicas;
+mod slot_states;

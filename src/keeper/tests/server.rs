@@ -126,7 +126,7 @@ impl Server {
         let before = state.clone();
         let request = request_of(call);
         let about = model::about(request.id().unwrap_or_default());
-        let (answer, messages) = state.turn(time, &request, about, BATCH, &keys.keys[0]);
+        let (answer, messages) = state.turn(time, &request, about, BATCH, &keys.lock);
         let pushes = messages
             .into_iter()
             .map(|(channel, message)| {

@@ -145,7 +145,7 @@ fn a_request_names_the_script_and_the_keys() {
     assert!(wire.wants_write());
     assert_eq!((wire.flush(), wire.wants_write()), (Ok(true), false));
     let mut library = redis::cmd("EVALSHA");
-    library.arg("digest-of-inspect").arg(keys().keys.len()).arg(&keys().keys[..]).arg(7).arg(10);
+    library.arg("digest-of-inspect").arg(1).arg(&keys().lock).arg(7).arg(10);
     assert_eq!(arrived(&mut theirs).as_bytes(), library.get_packed_command());
 }
 
@@ -155,15 +155,15 @@ fn a_script_that_the_server_forgot_is_sent_whole() {
     wire.send(1, leave(), &NO_TAG.into(), false);
     wire.send(2, leave(), &NO_TAG.into(), true);
     assert_eq!(wire.flush(), Ok(true));
-    assert!(arrived(&mut theirs).contains("$6\r\nASKING\r\n*7\r\n$7\r\nEVALSHA\r\n"));
+    assert!(arrived(&mut theirs).contains("$6\r\nASKING\r\n*6\r\n$7\r\nEVALSHA\r\n"));
     theirs.write_all(b"-NOSCRIPT No matching script.\r\n+OK\r\n-NOSCRIPT No matching script.\r\n").unwrap();
     assert_eq!(said(&mut wire), (vec![], None));
     assert!(wire.wants_write());
     assert_eq!(wire.flush(), Ok(true));
     let again = arrived(&mut theirs);
     let text = leave().verb().script().text;
-    assert!(again.starts_with(&format!("*7\r\n$4\r\nEVAL\r\n${}\r\n{text}\r\n", text.len())));
-    assert!(again.contains("*1\r\n$6\r\nASKING\r\n*7\r\n$4\r\nEVAL\r\n"));
+    assert!(again.starts_with(&format!("*6\r\n$4\r\nEVAL\r\n${}\r\n{text}\r\n", text.len())));
+    assert!(again.contains("*1\r\n$6\r\nASKING\r\n*6\r\n$4\r\nEVAL\r\n"));
     // A server that does not know the text that it was given says so.
     theirs.write_all(&[&**LEFT, b"+OK\r\n-NOSCRIPT No matching script.\r\n"].concat()).unwrap();
     let (said, end) = said(&mut wire);

@@ -59,7 +59,7 @@ impl Answer {
     }
 }
 
-/// Where the client of this id hears of the lock with this first key.
+/// Where the client of this id hears of the lock with this key.
 pub fn channel(lock: &str, id: &str, hash_tag: &str) -> String {
     let prefix = lock.split('{').next().unwrap_or_default();
     let tag = if hash_tag.is_empty() { String::new() } else { format!("{{{hash_tag}}}:") };

@@ -311,7 +311,7 @@ impl<'a> Judge<'a> {
         let text = |text: &str| Value::Text(text.as_bytes().to_vec());
         let mut values = vec![
             ("id", text(id)),
-            ("lock", text(&self.ledger.terms.keys()[0])),
+            ("lock", text(&self.ledger.terms.key())),
             ("secret", Value::Text(secret)),
             ("left_us", Value::Number(3_000_000)),
             ("seat", Value::Text(seat)),

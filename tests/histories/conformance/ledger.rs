@@ -42,8 +42,8 @@ pub struct Terms {
 }
 
 impl Terms {
-    pub fn keys(&self) -> [String; 2] {
-        ["lock", "waiters"].map(|key| format!("{}:{{{}}}:{key}", self.prefix, self.lock))
+    pub fn key(&self) -> String {
+        format!("{}:{{{}}}:lock", self.prefix, self.lock)
     }
 
     pub fn can(&self, what: &str) -> bool {
@@ -189,10 +189,10 @@ impl Ledger {
             "leave" => 2..=101,
             _ => return must(false, SCRIPTS, || format!("it sends another script, by {}", asked.verb)),
         };
-        let keys = "`PREFIX:{NAME}:lock` and `PREFIX:{NAME}:waiters`, in this order, for every script";
-        must(asked.keys == self.terms.keys(), keys, || format!("the keys are {:?}", asked.keys))?;
+        let key = "`PREFIX:{NAME}:lock`, alone, for every script";
+        must(asked.key == self.terms.key(), key, || format!("the key is {:?}", asked.key))?;
         let count = asked.args.len();
-        must(counts.contains(&count), "`EVALSHA SHA1 2 LOCK-KEY WAITERS-KEY ARGUMENT…`", || {
+        must(counts.contains(&count), "`EVALSHA SHA1 1 LOCK-KEY ARGUMENT…`", || {
             format!("{} has {count} arguments", asked.verb)
         })?;
         match &*asked.verb {

@@ -70,7 +70,7 @@ pub const MISTAKES: [Mistake; 30] = [
         what: "the request after NOSCRIPT is built anew",
         scene: "a free lock",
         rule: "Only the `EVAL` after `NOSCRIPT` repeats it unchanged",
-        changes: &[("\"EVAL\", _SCRIPTS[verb], *words)", "\"EVAL\", _SCRIPTS[verb], 2, *keys, *arguments())")],
+        changes: &[("\"EVAL\", _SCRIPTS[verb], *words)", "\"EVAL\", _SCRIPTS[verb], 1, key, *arguments())")],
     },
     Mistake {
         what: "all acquires of a client have one id",
@@ -145,7 +145,7 @@ pub const MISTAKES: [Mistake; 30] = [
         what: "it believes a message without the secret",
         scene: "messages",
         rule: "A client believes a push only if the ID is its own",
-        changes: &[("\"lock\": self.lock._keys[0], \"secret\": self.about[0]}", "\"lock\": self.lock._keys[0]}")],
+        changes: &[("\"lock\": self.lock._key, \"secret\": self.about[0]}", "\"lock\": self.lock._key}")],
     },
     Mistake {
         what: "a waiter empties its memory as a client does that has nothing at the lock",

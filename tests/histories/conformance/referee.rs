@@ -36,7 +36,7 @@ pub enum Heard {
 pub struct Request {
     /// The name of the script, or the command itself if it is none of this repository.
     pub verb: String,
-    pub keys: Vec<String>,
+    pub key: String,
     /// With what is packed in them one by one.
     pub args: Vec<Vec<u8>>,
 }
@@ -61,8 +61,8 @@ impl Deref for Asked {
 
 impl Asked {
     /// Nobody waits for its answer.
-    pub fn of(connection: usize, verb: &str, keys: [String; 2], args: Vec<Vec<u8>>) -> Asked {
-        let request = Request { verb: verb.into(), keys: keys.into(), args };
+    pub fn of(connection: usize, verb: &str, key: String, args: Vec<Vec<u8>>) -> Asked {
+        let request = Request { verb: verb.into(), key, args };
         Asked { request, by_text: false, connection, at: Instant::now(), answer: channel().0 }
     }
 
@@ -99,16 +99,16 @@ impl Scripts {
         Scripts { names }
     }
 
-    /// The request in these words of a command, if they are one for a script with keys. Others are none of a lock.
+    /// The request in these words of a command, if they are one for a script with a key. Others are none of a lock.
     fn request(&self, words: &[Vec<u8>]) -> Option<Request> {
         let text = |word: &Vec<u8>| String::from_utf8_lossy(word).into_owned();
         let command = words.first().map(text)?.to_lowercase();
         let runs = ["eval", "evalsha", "eval_ro", "evalsha_ro", "fcall"].contains(&&*command);
         let count = words.get(2).filter(|count| runs && *count != b"0")?;
-        let name = self.names.get(&words[1]).filter(|_| count == b"2");
+        let name = self.names.get(&words[1]).filter(|_| count == b"1");
         let verb = name.cloned().unwrap_or(command);
-        let args = unpacked(&verb, words.get(5..).unwrap_or_default());
-        Some(Request { verb, keys: words.iter().skip(3).take(2).map(text).collect(), args })
+        let args = unpacked(&verb, words.get(4..).unwrap_or_default());
+        Some(Request { verb, key: words.get(3).map(text).unwrap_or_default(), args })
     }
 }
 

@@ -13,7 +13,7 @@ EMPTY = b""
 
 class Client:
     def __init__(self, url, prefix, name, lease, *_):
-        self.lease, self.keys = int(lease), [f"{prefix}:{{{name}}}:{key}" for key in ("lock", "waiters")]
+        self.lease, self.key = int(lease), f"{prefix}:{{{name}}}:lock"
         patience = min(max(self.lease // 3, SECOND // 10), 5 * SECOND)
         self.wire, self.numbers = Wire(url, prefix, patience, push=False), itertools.count(1)
         self.memory, self.heard, self.keep = EMPTY, 0, 0
@@ -23,7 +23,7 @@ class Client:
         """The reply; None after an error, or if there is none."""
         with self.one_request:
             try:
-                reply = self.wire.ask(verb, self.keys, arguments, until and until - now_us())
+                reply = self.wire.ask(verb, self.key, arguments, until and until - now_us())
             except (Broken, Refused, Failed):
                 return time.sleep(0.05)
             self.memory, self.heard, self.keep = reply.bytes("memory"), reply.sent, reply.number("keep_us")

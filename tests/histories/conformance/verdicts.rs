@@ -28,7 +28,7 @@ impl Full {
 
     fn asks(&mut self, connection: usize, verb: &str, args: &[&[u8]]) -> Verdict<Asked> {
         let args = args.iter().map(|arg| arg.to_vec()).collect();
-        let asked = Asked::of(connection, verb, self.ledger.terms.keys(), args);
+        let asked = Asked::of(connection, verb, self.ledger.terms.key(), args);
         self.ledger.check(&asked).map(|()| asked)
     }
 

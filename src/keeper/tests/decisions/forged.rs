@@ -4,7 +4,7 @@ use super::*;
 use crate::protocol::{AcquireRequest, LeaveRequest};
 
 fn message(machine: &mut Machine, kind: PushKind, lock: &str, secret: &str) -> Vec<Effect> {
-    let lock = LockKeys::new("fairlock", lock).keys[0].clone();
+    let lock = LockKeys::new("fairlock", lock).lock.clone();
     // With a token far ahead, so that no later answer contradicts it.
     let push = push(kind, 1, 1 << 52, secret, lock);
     machine.handle(at(1.0), Event::Push(push));
@@ -25,7 +25,7 @@ fn a_grant_is_believed_if_it_names_the_lock_and_the_secret_of_the_waiter() {
 fn a_lease_is_broken_by_a_message_if_it_names_the_lock_and_the_secret_of_the_holder() {
     for (lock, secret, believed) in [("x", "s", true), ("x", "", false), ("y", "s", false)] {
         let mut machine = holding(LockOptions::new());
-        let (kind, key) = (PushKind::Break, LockKeys::new("fairlock", lock).keys[0].clone());
+        let (kind, key) = (PushKind::Break, LockKeys::new("fairlock", lock).lock.clone());
         let push = push(kind, 1, 7, secret, key);
         machine.handle(at(1.0), Event::Push(push));
         assert_eq!(

@@ -62,7 +62,7 @@ pub(super) fn alive(rank: u64, lease_left: Duration) -> Answer {
 
 /// Of a lease from the place that `queued` tells.
 pub(super) fn pushed(machine: &mut Machine, now: f64, kind: PushKind, id: u64, token: u64) {
-    let lock = LockKeys::new("fairlock", "x").keys[0].clone();
+    let lock = LockKeys::new("fairlock", "x").lock.clone();
     machine.handle(at(now), Event::Push(push(kind, id, token, "s", lock)));
 }
 
