@@ -35,8 +35,8 @@ const HISTORY: &str = "a history of grants cannot be recorded or read";
 const UNKNOWN_CONNECTION: Need =
     Need::Comfort("a first grant is a short claim until it is confirmed, and --replicas does not work");
 
-/// KEY and CHANNEL stand for names that no lock has. No call succeeds in a change: keys are missing, or an argument is
-/// wrong.
+/// KEY, QUEUE and CHANNEL stand for names that no lock has: a user may have the key of a lock, and not that of its queue.
+/// No call succeeds in a change: keys are missing, or an argument is wrong.
 const RIGHTS: [Right; 33] = [
     right("evalsha", &["EVALSHA", "0000000000000000000000000000000000000000", "1", "KEY"]),
     right("eval", &["EVAL", "return 1", "1", "KEY"]),
@@ -46,13 +46,13 @@ const RIGHTS: [Right; 33] = [
     right("hget", &["HGET", "KEY", "field"]),
     right("hset", &["HSET", "KEY", "field", "value", "one too many"]),
     right("hdel", &["HDEL", "KEY", "field"]),
-    right("zadd", &["ZADD", "KEY", "not a number", "member"]),
-    right("zrem", &["ZREM", "KEY", "member"]),
-    right("zcard", &["ZCARD", "KEY"]),
-    right("zscore", &["ZSCORE", "KEY", "member"]),
-    right("zrange", &["ZRANGE", "KEY", "0", "0"]),
-    right("zrank", &["ZRANK", "KEY", "member"]),
-    right("zrangebyscore", &["ZRANGEBYSCORE", "KEY", "0", "0"]),
+    right("zadd", &["ZADD", "QUEUE", "not a number", "member"]),
+    right("zrem", &["ZREM", "QUEUE", "member"]),
+    right("zcard", &["ZCARD", "QUEUE"]),
+    right("zscore", &["ZSCORE", "QUEUE", "member"]),
+    right("zrange", &["ZRANGE", "QUEUE", "0", "0"]),
+    right("zrank", &["ZRANK", "QUEUE", "member"]),
+    right("zrangebyscore", &["ZRANGEBYSCORE", "QUEUE", "0", "0"]),
     right("pexpire", &["PEXPIRE", "KEY", "1000"]),
     right("del", &["DEL", "KEY"]),
     right("exists", &["EXISTS", "KEY"]),
@@ -122,7 +122,8 @@ pub(crate) fn check(node: &mut Node, prefix: &str, name: &str, is_cluster: bool)
     if node.part == Part::Sentinel || node.line.is_none() {
         return;
     }
-    let (key, channel) = (format!("{prefix}:{{{name}}}:lock"), format!("{prefix}:client:{name}"));
+    let [key, queue] = ["lock", "waiters"].map(|what| format!("{prefix}:{{{name}}}:{what}"));
+    let channel = format!("{prefix}:client:{name}");
     // A connection that has subscribed is not used any more.
     let Ok(mut line) = node.place.connect(PATIENCE) else { return };
     let shards = is_cluster && node.major().is_none_or(|major| major >= 7);
@@ -136,6 +137,7 @@ pub(crate) fn check(node: &mut Node, prefix: &str, name: &str, is_cluster: bool)
         .collect();
     let fill = |word: &&'static str| match *word {
         "KEY" => key.clone(),
+        "QUEUE" => queue.clone(),
         "CHANNEL" => channel.clone(),
         word => word.to_owned(),
     };

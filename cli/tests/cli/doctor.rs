@@ -152,7 +152,9 @@ fn each_missing_right_is_told_with_the_rule_that_gives_it() {
     let lacking: Vec<&str> = commands.iter().copied().chain(["~fairlock:*"]).chain(channels).collect();
     let builder = RedisServer::builder().plain().tcp().appendonly();
     let builder = lacking.iter().fold(builder, |builder, lacking| builder.user(&name(lacking), &without(lacking)));
-    let server = builder.user("least", &readme).user("blind", "on >pw ~* &* +@all -info -config").start();
+    let no_queues = format!("{} +xadd +xdel +xrevrange +scan", readme.replace("~fairlock:*", "~fairlock:*:lock"));
+    let builder = builder.user("least", &readme).user("no-queues", &no_queues);
+    let server = builder.user("blind", "on >pw ~* &* +@all -info -config").start();
     let as_user = |user: &str| {
         let url = format!("redis://{user}:pw@127.0.0.1:{}/", server.port());
         doctor(&url, &[]).1
@@ -165,6 +167,9 @@ fn each_missing_right_is_told_with_the_rule_that_gives_it() {
         let comfort = ["+info", "+client|id", "+client|kill", "+client|setinfo", "+wait"].contains(lacking);
         assert_eq!(finding[0], if comfort { "note" } else { "fault" }, "{finding:?}");
     }
+    // Requests name one key of a lock; the scripts use the others too.
+    let report = as_user("no-queues");
+    told(&report, "rights", "fault", "this user may not use the keys fairlock:*", "~fairlock:*");
     // Every lock needs these rights. The others are for histories and for watching.
     let report = as_user("least");
     let [level, found, _, fix] = the_trouble(&report, "rights");
