@@ -12,6 +12,7 @@ local id, memory, seat, terms = unpack(ARGV)
 -- include known: memory, seat → known_…, seat_…
 joining, lenient = room > 0, false -- a server without memory admits no new waiters
 local own_pace, left_us = heartbeat_us, lease_us
+-- include times
 -- include begin
 
 local word, told = 'disbelieved', {}

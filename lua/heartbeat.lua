@@ -11,7 +11,8 @@ local liveness_us, buffer_us, heartbeat_us = struct.unpack('<ddd', times)
 local seat = ''
 -- include keys
 -- include known: memory → known_…
-local own_pace, left_us = heartbeat_us, 0
+local own_pace, lease_us, left_us = heartbeat_us, 0, 0
+-- include times
 -- include begin
 -- include restore: known_…, own_pace, left_us
 named = {unpack(ARGV, 4)}

@@ -10,6 +10,7 @@ local id, memory, seat, terms, left = unpack(ARGV)
 local left_us = struct.unpack('<d', left)
 -- include keys
 -- include terms: terms → lease_us, most
+-- include times
 -- include asker: id → client
 -- include known: memory, seat → known_…, seat_…
 local own_pace = known_pace

@@ -1,6 +1,5 @@
 //! For this crate's own tests and for fuzzing: what is inside, as far as they must see it.
 
-use crate::clock::Time;
 use crate::inspect::BreakOutcome;
 use crate::protocol::{
     AcquireVerdict, Epoch, HeartbeatVerdict, Push, PushKind, Reply, SCRIPTS, Stamp, Verb, Verdict, assemble,
@@ -64,7 +63,7 @@ pub type ReadPush = (bool, String, [u64; 2], [String; 2], [Vec<u8>; 2]);
 pub fn read_push(payload: &[u8]) -> Option<ReadPush> {
     let Push { kind, id, token, ticket, seat, known, secret, lock } = Push::parse(payload)?;
     let (id, secret) = (id.as_str().to_owned(), secret.as_str().to_owned());
-    let texts = [known.memory(Time(0), None).as_bytes(), seat.as_bytes()].map(<[u8]>::to_vec);
+    let texts = [known.memory().as_bytes(), seat.as_bytes()].map(<[u8]>::to_vec);
     Some((kind == PushKind::Grant, id, [token.get(), ticket.get()], [secret, lock], texts))
 }
 

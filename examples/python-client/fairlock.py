@@ -47,10 +47,6 @@ class _Memory:
         if now_us() >= self.heard + self.keep:
             self.text = b""
 
-    def of_waiter(self):
-        """After a day the server may have forgotten the lock, although nothing was lost."""
-        return self.text if now_us() < self.heard + _DAY else b""
-
 
 class Lock:
     """A lock by its name. It connects when it is first used."""
@@ -107,7 +103,7 @@ class Lock:
             # The connection goes with what has to be given back; the next acquire takes a new client id.
             self._wire = None
             if waiter.asked:
-                threading.Thread(target=waiter.leave, args=(self._memory.of_waiter(),)).start()
+                threading.Thread(target=waiter.leave, args=(waiter.memory(),)).start()
             raise
 
     def _ask(self, wire, verb, arguments, within=None):
@@ -169,20 +165,28 @@ class _Waiter:
         lock, self.asked = self.lock, True
         room = _UNBOUNDED if self.joins else 0
         return self._ask("acquire", lambda: [
-            self.id, lock._memory.of_waiter(), self.seat if self.joins else b"",
+            self.id, self.memory(acquires=True), self.seat if self.joins else b"",
             packed_terms(lock._liveness, lock._buffer, lock._lease, room, 1, self.about),
         ])
 
     def _heartbeat(self):
         lock = self.lock
         times = packed(lock._liveness, lock._buffer, lock._liveness // 3)
-        return self._ask("heartbeat", lambda: [self.wire.client, lock._memory.of_waiter(), times, self.id])
+        return self._ask("heartbeat", lambda: [self.wire.client, self.memory(), times, self.id])
 
     def _confirm(self):
         """Asks for a whole lease."""
         return self._ask("renew", lambda: [
-            self.id, self.lock._memory.of_waiter(), self.seat, self.holding(), packed(0),
+            self.id, self.memory(), self.seat, self.holding(), packed(0),
         ])
+
+    def memory(self, acquires=False):
+        """After a day and its liveness the server may have forgotten the lock, and others may have made it anew, although
+        nothing was lost. From then on the memory of a later reply and the seat of before do not go together."""
+        memory = self.lock._memory
+        if now_us() >= memory.heard + self.lock._liveness + _DAY:
+            memory.text, self.epoch = b"", 0
+        return b"" if acquires and self.seat and not self.epoch else memory.text
 
     def holding(self):
         """The terms of a renewal."""
@@ -202,7 +206,7 @@ class _Waiter:
     def _give_back_others(self, reply):
         """A request of an earlier acquire was executed late."""
         if "own_id" in reply and reply.text("own_id") != self.id:
-            self._ask("release", lambda: [reply.bytes("own_id"), self.lock._memory.of_waiter(), b""])
+            self._ask("release", lambda: [reply.bytes("own_id"), self.memory(), b""])
 
     def _sleep(self, reply):
         """Waits until the next heartbeat is due, or a push tells of the grant. What to ask then."""

@@ -1,8 +1,10 @@
 -- bring_back: in a recovery, a lease from before the loss takes its slot again. Of two that cannot be held together the
--- one with the higher token stands: the other was over when that one was granted.
+-- one with the higher token stands: the other was over when that one was granted. So one beside which nobody may hold is
+-- over if anybody knows of a later grant.
 -- NEEDS: id seat_epoch seat_ticket seat_token seat_slot seat_most left_us believed epoch now recover_until leases
 -- SETS: brought leases tags token leaving waiting
 local brought = now < recover_until and believed and left_us > 0 and seat_token > 0 and seat_epoch < epoch
+  and (seat_most > 1 or seat_token >= token)
 if brought then
   table.sort(leases, function(one, other) return one.token > other.token end)
   local many, least, over = 1, seat_most, {}
@@ -27,8 +29,8 @@ if brought then
       ticket = seat_ticket, id = id, beyond = ''}
     leases[#leases + 1], leases[id] = lease, lease
     -- include put: lease
-    if seat_most == 1 and seat_token >= token and accounted == 0 then
-      -- Nobody may hold beside it, and nobody knows of a later grant: there is no other lease.
+    if seat_most == 1 and accounted == 0 then
+      -- There is no other lease.
       -- include accounted
     end
     token = max(token, seat_token)

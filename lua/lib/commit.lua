@@ -7,7 +7,8 @@
 -- SETS: live_until ttl_until recorded its_id
 do
   local stands = held > 0 or waiting > 0
-  if waiting == 0 then live_until = 0 end
+  -- The clock goes by heartbeats until also the last claim is confirmed: its waiter was one until now.
+  if waiting == 0 and live_until > 0 and not string.find(tags, CLAIM, 1, true) then live_until = 0 end
   -- If TIME was set back, stamps ahead of it must be remembered until it has caught up.
   local rest_us = max(max(recover_until, last_end, live_until) - now, stamp - raw, 0)
   -- An idle lock that was granted only once is forgotten after an hour, because a million names may be used like that;

@@ -1,7 +1,7 @@
 -- keys: the keys of one lock, and the forms of what is packed.
--- SETS: call max min lock waiters VERSION CLIENT_OF BAD_ID DOT SLOT LEASE FREE HUGE SESSION MEMORY MEMORY_SIZE SEAT SEAT_SIZE
--- SETS: BAD_TEXT TERMS TEXTS TEXTS_AT BAD_TERMS BAD_MOST OWN HISTORY PAST PAST_MS HOUR_US DAY_US SLACK_US may joining
--- SETS: lenient position own owns
+-- SETS: call max min lock waiters VERSION CLIENT_OF BAD_ID DOT SLOT LEASE FREE CLAIM HUGE SESSION MEMORY MEMORY_SIZE SEAT SEAT_SIZE
+-- SETS: BAD_TEXT TERMS TEXTS TEXTS_AT BAD_TERMS BAD_MOST BAD_TIMES OWN HISTORY PAST PAST_MS HOUR_US DAY_US LONGEST_US
+-- SETS: SLACK_US may joining lenient position own owns
 local call, max, min = redis.call, math.max, math.min -- a local is found faster
 -- Only the first key is declared: a slot that is migrating refuses a request that names a key which is not there, and
 -- the queue is there only while somebody waits. The names of the others end with another word than `lock`.
@@ -15,8 +15,8 @@ local DOT = 46 -- the byte
 -- The field of a slot, and its lease: most claim broken end token ticket id. That of slot 0 is in the state, so that a
 -- lock has one field.
 local SLOT, LEASE = '<c1H', '<HBBdddHc0'
--- The tag of a free slot. That of another one is made from the id that has it (lib/leases.lua).
-local FREE = '\0\0\0\0'
+-- The tag of a free slot, and the end of that of a claim (lib/tag.lua).
+local FREE, CLAIM = '\0\0\0\0', '..'
 local HUGE = 1000 -- no more hold together, whatever they ask for: a script may look at all of them
 local SESSION = '<ddd' -- until when the client counts as alive, how many waiters it has, its heartbeat interval
 -- What clients keep and send back: VERSION, then epoch stamp token longest pace, or epoch ticket token slot most. Of all
@@ -26,12 +26,14 @@ local BAD_TEXT = 'ERR a memory or seat is not one that a script of this layout g
 -- What a client asks for, and the second half of it: see lib/terms.lua and lib/texts.lua.
 local TERMS, TEXTS, TEXTS_AT = '<dddddHBBHHH', '<BHHH', 44
 local BAD_TERMS, BAD_MOST = 'ERR the texts in terms are shorter than they say', 'ERR most must be at least 1'
+local BAD_TIMES = 'ERR times must be whole microseconds, and no more than 30 days'
 -- A lease or place of the client that asks, as the reply tells it: flags (1: it is a claim), its id, its seat, and what is
 -- left of the lease.
 local OWN = '<BHc0BBdddHHd'
 -- The history: what its key ends with, how many grants it has, and how long it lives unused.
 local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000'
 local HOUR_US, DAY_US = 3600000000, 86400000000
+local LONGEST_US = 30 * DAY_US -- no lease is longer, and no other time
 local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
 local may = redis.acl_check_cmd -- whether the user has a right; Redis 6 cannot be asked
 -- Only an acquire sets these: whether it may add a waiter, and whether the script goes on when memory is short.

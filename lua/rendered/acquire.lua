@@ -6,16 +6,18 @@ local VERSION = 3 -- of the layout
 local CLIENT_OF, BAD_ID = '^([^.]+)%.%d+$', 'ERR an id must be CLIENT.NUMBER'
 local DOT = 46 -- the byte
 local SLOT, LEASE = '<c1H', '<HBBdddHc0'
-local FREE = '\0\0\0\0'
+local FREE, CLAIM = '\0\0\0\0', '..'
 local HUGE = 1000 -- no more hold together, whatever they ask for: a script may look at all of them
 local SESSION = '<ddd' -- until when the client counts as alive, how many waiters it has, its heartbeat interval
 local MEMORY, MEMORY_SIZE, SEAT, SEAT_SIZE = '<Bddddd', 41, '<BdddHH', 29
 local BAD_TEXT = 'ERR a memory or seat is not one that a script of this layout gave'
 local TERMS, TEXTS, TEXTS_AT = '<dddddHBBHHH', '<BHHH', 44
 local BAD_TERMS, BAD_MOST = 'ERR the texts in terms are shorter than they say', 'ERR most must be at least 1'
+local BAD_TIMES = 'ERR times must be whole microseconds, and no more than 30 days'
 local OWN = '<BHc0BBdddHHd'
 local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000'
 local HOUR_US, DAY_US = 3600000000, 86400000000
+local LONGEST_US = 30 * DAY_US -- no lease is longer, and no other time
 local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
 local may = redis.acl_check_cmd -- whether the user has a right; Redis 6 cannot be asked
 local joining, lenient = false, true
@@ -35,9 +37,15 @@ if memory ~= '' then
   _, known_epoch, known_stamp, known_token, known_longest, known_pace = struct.unpack(MEMORY, memory)
 end
 if seat ~= '' then _, seat_epoch, seat_ticket, seat_token, seat_slot, seat_most = struct.unpack(SEAT, seat) end
+if known_epoch % 1 + known_stamp % 1 + known_token % 1 + known_longest % 1 + known_pace % 1
+  + seat_epoch % 1 + seat_ticket % 1 + seat_token % 1 ~= 0 or max(known_longest, known_pace) > LONGEST_US then
+  known_stamp, known_longest, known_pace = math.huge, 0, 0
+end
 if seat_slot >= HUGE then return redis.error_reply(BAD_TEXT) end
 joining, lenient = room > 0, false -- a server without memory admits no new waiters
 local own_pace, left_us = heartbeat_us, lease_us
+if liveness_us % 1 + buffer_us % 1 + heartbeat_us % 1 + lease_us % 1 + left_us % 1 ~= 0
+  or max(liveness_us, buffer_us, heartbeat_us, lease_us, left_us) > LONGEST_US then return redis.error_reply(BAD_TIMES) end
 local found = call('HGET', lock, '')
 if found and string.byte(found) ~= VERSION then
   return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in layout %d, this client knows layout %d',
@@ -64,7 +72,7 @@ if live_until <= seen then
 elseif pace > 0 then
   if now <= max(last_end, live_until, recover_until) + HOUR_US then now = min(now, seen + 2 * pace) end
   local latest_us = silent_until - silent_from
-  if now > seen and (now - seen > latest_us or 2 * (now - silent_until) > latest_us) then
+  if now > seen and (now - seen > latest_us or 3 * (now - silent_until) > 2 * latest_us) then
     silent_from, silent_until = seen, now
   end
 end
@@ -84,7 +92,7 @@ local BATCH = 100 -- the most waiters that one script examines, so that its work
 local GRANTS = 16 -- the most grants by message, for the same reason
 local looked = 0 -- how many were examined
 local its_id, session, alive_until -- the waiter that was examined last, and its client's session
-local head, head_ticket, head_until -- the first live waiter among them
+local head, head_ticket, head_until, head_beat -- the first live waiter among them, and the heartbeat of its client
 local again = false -- whether a limit was reached, so that the caller asks again
 if lost then
   local last = not found and call('ZRANGE', waiters, '-1', '-1', 'WITHSCORES')[2]
@@ -127,7 +135,7 @@ named = {id}
 local leases = {} -- a list, also of those that have ended; and by id
 for i = held > 0 and named[1] and 0 or 1, held > 0 and #named or 0 do
   local of_id, is_claim = named[i] or named[1], i == 0
-  local tag = is_claim and string.sub(of_id, 1, 2) .. '..' or string.sub(of_id, -4)
+  local tag = is_claim and string.sub(of_id, 1, 2) .. CLAIM or string.sub(of_id, -4)
   if #tag < 4 then tag = '.' .. tag end
   local tag_at = string.find(tags, tag, 1, true)
   while tag_at do
@@ -141,6 +149,10 @@ for i = held > 0 and named[1] and 0 or 1, held > 0 and #named or 0 do
       local its_most, claim, broken, its_end, its_token, its_ticket, holder, at = struct.unpack(LEASE, text, from)
       local lease = {slot = slot, most = its_most, claim = claim, broken = broken, ends = its_end, token = its_token,
         ticket = its_ticket, id = holder, beyond = at <= till and string.sub(text, at, till) or ''}
+      if claim == 1 and broken == 0 and its_end <= now and its_end > silent_from then
+        local _, _, its_beat = struct.unpack(TERMS, call('HGET', lock, holder))
+        if silent_until - silent_from > 1.5 * its_beat then lease.ends = max(its_end, silent_until + its_beat) end
+      end
       if not leases[holder] then
         leases[#leases + 1], leases[holder], held = lease, lease, held - 1
         if its_most == limit then limited = limited - 1 end
@@ -160,6 +172,10 @@ if held == 0 or limited == 0 or first_end <= now or now < recover_until or every
       local its_most, claim, broken, its_end, its_token, its_ticket, holder, at = struct.unpack(LEASE, text, from)
       local lease = {slot = slot, most = its_most, claim = claim, broken = broken, ends = its_end, token = its_token,
         ticket = its_ticket, id = holder, beyond = at <= till and string.sub(text, at, till) or ''}
+      if claim == 1 and broken == 0 and its_end <= now and its_end > silent_from then
+        local _, _, its_beat = struct.unpack(TERMS, call('HGET', lock, holder))
+        if silent_until - silent_from > 1.5 * its_beat then lease.ends = max(its_end, silent_until + its_beat) end
+      end
       if not leases[holder] then
         leases[#leases + 1], leases[holder], held = lease, lease, held - 1
         if its_most == limit then limited = limited - 1 end
@@ -241,11 +257,11 @@ if not mine or mine.ends <= now then
         session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
         sessions[its_client] = session
         alive_until = session[1]
-        if alive_until > silent_from and silent_until - silent_from > 2 * session[3] then
+        if alive_until > silent_from and silent_until - silent_from > 1.5 * session[3] then
           alive_until = max(alive_until, silent_until + session[3])
         end
         if alive_until > now then
-          head, head_ticket, head_until = its_id, its_ticket, alive_until
+          head, head_ticket, head_until, head_beat = its_id, its_ticket, alive_until, session[3]
         else
           leaving[#leaving + 1], leaving[its_id], waiting = its_id, true, waiting - 1
         end
@@ -296,11 +312,11 @@ while (contender or waiting > 0) and held < limit and now >= recover_until do
       session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
       sessions[its_client] = session
       alive_until = session[1]
-      if alive_until > silent_from and silent_until - silent_from > 2 * session[3] then
+      if alive_until > silent_from and silent_until - silent_from > 1.5 * session[3] then
         alive_until = max(alive_until, silent_until + session[3])
       end
       if alive_until > now then
-        head, head_ticket, head_until = its_id, its_ticket, alive_until
+        head, head_ticket, head_until, head_beat = its_id, its_ticket, alive_until, session[3]
       else
         leaving[#leaving + 1], leaving[its_id], waiting = its_id, true, waiting - 1
       end
@@ -314,7 +330,7 @@ while (contender or waiting > 0) and held < limit and now >= recover_until do
     local its_liveness, _
     entry, its_ticket = call('HGET', lock, head), head_ticket
     its_liveness, _, _, its_lease, _, its_most = struct.unpack(TERMS, entry)
-    its_most, its_end = min(its_most, HUGE), min(now + max(its_lease, its_liveness), head_until)
+    its_most, its_end = min(its_most, HUGE), min(now + max(its_lease, its_liveness, 3 * head_beat), head_until)
   end
   if held >= its_most then break end
   if head and #messages == GRANTS then
@@ -330,7 +346,7 @@ while (contender or waiting > 0) and held < limit and now >= recover_until do
   leases[#leases + 1], leases[its_id] = lease, lease
   do
     local of_id, is_claim, behind = lease.id, lease.claim == 1, 4 * lease.slot + 5
-    local tag = is_claim and string.sub(of_id, 1, 2) .. '..' or string.sub(of_id, -4)
+    local tag = is_claim and string.sub(of_id, 1, 2) .. CLAIM or string.sub(of_id, -4)
     if #tag < 4 then tag = '.' .. tag end
     tags = (behind > #tags + 4 and tags or string.sub(tags, 1, behind - 5)) .. tag .. string.sub(tags, behind)
     lease.changed = true
@@ -370,7 +386,7 @@ if contender and joins then
 end
 do
   local stands = held > 0 or waiting > 0
-  if waiting == 0 then live_until = 0 end
+  if waiting == 0 and live_until > 0 and not string.find(tags, CLAIM, 1, true) then live_until = 0 end
   local rest_us = max(max(recover_until, last_end, live_until) - now, stamp - raw, 0)
   local needed_until = raw + ((stands or grants > 1) and DAY_US or HOUR_US) + rest_us
   local new_ttl = lost or ttl_until < needed_until or ttl_until > needed_until + 2 * SLACK_US
@@ -403,7 +419,7 @@ do
     session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
     sessions[its_client] = session
     alive_until = session[1]
-    if alive_until > silent_from and silent_until - silent_from > 2 * session[3] then
+    if alive_until > silent_from and silent_until - silent_from > 1.5 * session[3] then
       alive_until = max(alive_until, silent_until + session[3])
     end
     session[2] = session[2] - 1
@@ -503,6 +519,10 @@ else
         local its_most, claim, broken, its_end, its_token, its_ticket, holder, at = struct.unpack(LEASE, text, from)
         local lease = {slot = slot, most = its_most, claim = claim, broken = broken, ends = its_end, token = its_token,
           ticket = its_ticket, id = holder, beyond = at <= till and string.sub(text, at, till) or ''}
+        if claim == 1 and broken == 0 and its_end <= now and its_end > silent_from then
+          local _, _, its_beat = struct.unpack(TERMS, call('HGET', lock, holder))
+          if silent_until - silent_from > 1.5 * its_beat then lease.ends = max(its_end, silent_until + its_beat) end
+        end
         told_of = lease
       end
       local entry = call('HGET', lock, told_of.id)

@@ -6,16 +6,18 @@ local VERSION = 3 -- of the layout
 local CLIENT_OF, BAD_ID = '^([^.]+)%.%d+$', 'ERR an id must be CLIENT.NUMBER'
 local DOT = 46 -- the byte
 local SLOT, LEASE = '<c1H', '<HBBdddHc0'
-local FREE = '\0\0\0\0'
+local FREE, CLAIM = '\0\0\0\0', '..'
 local HUGE = 1000 -- no more hold together, whatever they ask for: a script may look at all of them
 local SESSION = '<ddd' -- until when the client counts as alive, how many waiters it has, its heartbeat interval
 local MEMORY, MEMORY_SIZE, SEAT, SEAT_SIZE = '<Bddddd', 41, '<BdddHH', 29
 local BAD_TEXT = 'ERR a memory or seat is not one that a script of this layout gave'
 local TERMS, TEXTS, TEXTS_AT = '<dddddHBBHHH', '<BHHH', 44
 local BAD_TERMS, BAD_MOST = 'ERR the texts in terms are shorter than they say', 'ERR most must be at least 1'
+local BAD_TIMES = 'ERR times must be whole microseconds, and no more than 30 days'
 local OWN = '<BHc0BBdddHHd'
 local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000'
 local HOUR_US, DAY_US = 3600000000, 86400000000
+local LONGEST_US = 30 * DAY_US -- no lease is longer, and no other time
 local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
 local may = redis.acl_check_cmd -- whether the user has a right; Redis 6 cannot be asked
 local joining, lenient = false, true
@@ -46,7 +48,7 @@ if live_until <= seen then
 elseif pace > 0 then
   if now <= max(last_end, live_until, recover_until) + HOUR_US then now = min(now, seen + 2 * pace) end
   local latest_us = silent_until - silent_from
-  if now > seen and (now - seen > latest_us or 2 * (now - silent_until) > latest_us) then
+  if now > seen and (now - seen > latest_us or 3 * (now - silent_until) > 2 * latest_us) then
     silent_from, silent_until = seen, now
   end
 end
@@ -66,12 +68,12 @@ local BATCH = 100 -- the most waiters that one script examines, so that its work
 local GRANTS = 16 -- the most grants by message, for the same reason
 local looked = 0 -- how many were examined
 local its_id, session, alive_until -- the waiter that was examined last, and its client's session
-local head, head_ticket, head_until -- the first live waiter among them
+local head, head_ticket, head_until, head_beat -- the first live waiter among them, and the heartbeat of its client
 local again = false -- whether a limit was reached, so that the caller asks again
 local leases = {} -- a list, also of those that have ended; and by id
 for i = held > 0 and named[1] and 0 or 1, held > 0 and #named or 0 do
   local of_id, is_claim = named[i] or named[1], i == 0
-  local tag = is_claim and string.sub(of_id, 1, 2) .. '..' or string.sub(of_id, -4)
+  local tag = is_claim and string.sub(of_id, 1, 2) .. CLAIM or string.sub(of_id, -4)
   if #tag < 4 then tag = '.' .. tag end
   local tag_at = string.find(tags, tag, 1, true)
   while tag_at do
@@ -85,6 +87,10 @@ for i = held > 0 and named[1] and 0 or 1, held > 0 and #named or 0 do
       local its_most, claim, broken, its_end, its_token, its_ticket, holder, at = struct.unpack(LEASE, text, from)
       local lease = {slot = slot, most = its_most, claim = claim, broken = broken, ends = its_end, token = its_token,
         ticket = its_ticket, id = holder, beyond = at <= till and string.sub(text, at, till) or ''}
+      if claim == 1 and broken == 0 and its_end <= now and its_end > silent_from then
+        local _, _, its_beat = struct.unpack(TERMS, call('HGET', lock, holder))
+        if silent_until - silent_from > 1.5 * its_beat then lease.ends = max(its_end, silent_until + its_beat) end
+      end
       if not leases[holder] then
         leases[#leases + 1], leases[holder], held = lease, lease, held - 1
         if its_most == limit then limited = limited - 1 end
@@ -104,6 +110,10 @@ if held == 0 or limited == 0 or first_end <= now or now < recover_until or every
       local its_most, claim, broken, its_end, its_token, its_ticket, holder, at = struct.unpack(LEASE, text, from)
       local lease = {slot = slot, most = its_most, claim = claim, broken = broken, ends = its_end, token = its_token,
         ticket = its_ticket, id = holder, beyond = at <= till and string.sub(text, at, till) or ''}
+      if claim == 1 and broken == 0 and its_end <= now and its_end > silent_from then
+        local _, _, its_beat = struct.unpack(TERMS, call('HGET', lock, holder))
+        if silent_until - silent_from > 1.5 * its_beat then lease.ends = max(its_end, silent_until + its_beat) end
+      end
       if not leases[holder] then
         leases[#leases + 1], leases[holder], held = lease, lease, held - 1
         if its_most == limit then limited = limited - 1 end
@@ -155,6 +165,10 @@ for slot = 0, #tags / 4 - 1 do
       local its_most, claim, broken, its_end, its_token, its_ticket, holder, at = struct.unpack(LEASE, text, from)
       local lease = {slot = slot, most = its_most, claim = claim, broken = broken, ends = its_end, token = its_token,
         ticket = its_ticket, id = holder, beyond = at <= till and string.sub(text, at, till) or ''}
+      if claim == 1 and broken == 0 and its_end <= now and its_end > silent_from then
+        local _, _, its_beat = struct.unpack(TERMS, call('HGET', lock, holder))
+        if silent_until - silent_from > 1.5 * its_beat then lease.ends = max(its_end, silent_until + its_beat) end
+      end
       told_of = lease
     end
     local entry = call('HGET', lock, told_of.id)
@@ -185,7 +199,7 @@ if waiting > 0 and not lost then
     session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
     sessions[its_client] = session
     alive_until = session[1]
-    if alive_until > silent_from and silent_until - silent_from > 2 * session[3] then
+    if alive_until > silent_from and silent_until - silent_from > 1.5 * session[3] then
       alive_until = max(alive_until, silent_until + session[3])
     end
     page[#page + 1] = {its_id, ticket, label, owner, max(raw - ticket, 0), alive_until > now and 1 or 0, min(most, HUGE)}

@@ -139,10 +139,15 @@ impl Knowledge {
         self.memory == Memory::NONE
     }
 
-    /// What a request brings. `waits`: if nothing is held or given back, the liveness of those that wait.
-    pub(crate) fn memory(&self, now: Time, waits: Option<Duration>) -> Memory {
-        let forgotten = waits.is_some_and(|liveness| now >= self.heard + liveness + REMEMBERED);
-        if forgotten { Memory::NONE } else { self.memory }
+    /// What a request brings.
+    pub(crate) fn memory(&self) -> Memory {
+        self.memory
+    }
+
+    /// Whether the server may have forgotten the lock, although nothing was lost: nothing is held or given back, and
+    /// those that wait have this liveness.
+    pub(crate) fn may_be_forgotten(&self, now: Time, liveness: Duration) -> bool {
+        !self.is_strangers() && now >= self.heard + liveness + REMEMBERED
     }
 
     /// Takes what a request that brought `brought` was told. Answers may come out of the order in which their requests
@@ -206,10 +211,11 @@ mod tests {
     }
 
     #[test]
-    fn a_waiter_that_heard_nothing_for_a_day_is_a_stranger() {
+    fn a_lock_may_be_forgotten_a_day_after_the_last_session() {
         let (mine, liveness) = (known(1, 5, 10), Duration::from_secs(10));
         let later = mine.heard + liveness + REMEMBERED;
-        assert_eq!(mine.memory(later - Duration::from_nanos(1), Some(liveness)), mine.memory);
-        assert_eq!((mine.memory(later, Some(liveness)), mine.memory(later, None)), (Memory::NONE, mine.memory));
+        assert!(!mine.may_be_forgotten(later - Duration::from_nanos(1), liveness));
+        assert!(mine.may_be_forgotten(later, liveness));
+        assert!(!Knowledge::default().may_be_forgotten(later, liveness), "a stranger knows of nothing");
     }
 }

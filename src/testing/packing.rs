@@ -66,7 +66,7 @@ pub fn unpacked_terms(entry: &[u8]) -> Option<Entry> {
     let arguments = [b"c.1".to_vec(), vec![], vec![], entry.to_vec()];
     let (request, about) = super::calls::read(Verb::Acquire, &arguments)?;
     let Request::Acquire { terms, .. } = request else { return None };
-    Some(Entry { lease: terms.lease, liveness: terms.liveness, most: terms.most, ..about })
+    Some(Entry { lease: terms.lease, liveness: terms.liveness, heartbeat: terms.heartbeat, most: terms.most, ..about })
 }
 
 /// The lease in the record of this slot.

@@ -29,6 +29,8 @@ pub struct Waiter {
     room: u64,
     claim: bool,
     pub seat: Seat,
+    /// The seat is from before a sleep.
+    slept: bool,
 }
 
 /// The release of a lease, or of anything that this id was granted meanwhile.
@@ -82,14 +84,16 @@ impl Client {
         }
         self.next += 1;
         let id = format!("{}.{}", self.name, self.next);
-        self.waiters.push(Waiter { id, room, claim, seat: Seat::default() });
+        self.waiters.push(Waiter { id, room, claim, seat: Seat::default(), slept: false });
         self.enter(now, self.waiters.len() - 1)
     }
 
     /// The acquire of a waiter once more, with the seat that it has.
-    pub fn enter(&self, now: u64, index: usize) -> Request {
-        let Waiter { id, room, claim, seat } = self.waiters[index].clone();
-        Request::Acquire { id, room, claim, terms: self.terms, memory: self.memory(now), seat }
+    pub fn enter(&mut self, now: u64, index: usize) -> Request {
+        let memory = self.memory(now);
+        let Waiter { id, room, claim, seat, slept } = self.waiters[index].clone();
+        let memory = if slept && seat.ticket > 0 { Memory::default() } else { memory };
+        Request::Acquire { id, room, claim, terms: self.terms, memory, seat }
     }
 
     /// All waiters, in the order of their tickets.
@@ -99,7 +103,7 @@ impl Client {
         waiting.into_iter().map(|waiter| waiter.id.clone()).collect()
     }
 
-    pub fn heartbeat(&self, now: u64) -> Request {
+    pub fn heartbeat(&mut self, now: u64) -> Request {
         let unplaced = self.waiters.iter().filter(|waiter| waiter.seat.ticket == 0).count();
         let ids = self.waiting().into_iter().skip(unplaced).take(16).collect();
         Request::Heartbeat { client: self.name.clone(), terms: self.terms, ids, memory: self.memory(now) }
@@ -126,10 +130,14 @@ impl Client {
         Request::Release { id: id.clone(), seat, memory }
     }
 
-    /// A waiter that has heard nothing for a day may find a lock that was made anew, although nothing was lost.
-    fn memory(&self, now: u64) -> Memory {
-        let slept = self.holds.is_empty() && now >= self.heard + REMEMBERED;
-        if slept { Memory::default() } else { self.memory }
+    /// A waiter that has heard nothing for so long may find a lock that was made anew, although nothing was lost. It is a
+    /// stranger until it is answered, and the seat of before goes with no memory of a later reply.
+    fn memory(&mut self, now: u64) -> Memory {
+        if self.holds.is_empty() && now >= self.heard + self.terms.liveness + REMEMBERED {
+            self.memory = Memory::default();
+            self.waiters.iter_mut().for_each(|waiter| waiter.slept = true);
+        }
+        self.memory
     }
 
     fn no_longer_wants(&mut self, id: &str) {
@@ -202,7 +210,7 @@ impl Client {
         match answer.word.as_str() {
             // The answer names the lease.
             "granted" => {}
-            "queued" => self.waiters[index].seat = answer.seat(),
+            "queued" => (self.waiters[index].seat, self.waiters[index].slept) = (answer.seat(), false),
             "busy" => drop(self.waiters.remove(index)),
             _ => {
                 self.waiters[index].seat = Seat::default();

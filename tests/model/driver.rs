@@ -24,7 +24,7 @@ const NAME: &str = "m";
 pub const NO_MEMORY: &str = "OOM";
 
 /// The result of one request.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Outcome {
     pub answer: Answer,
     pub messages: Vec<Message>,

@@ -4,7 +4,7 @@
 //!
 //! `STEPS=n` sets how many steps are taken. What failed once is kept in `regressions.txt`, step by step.
 //!
-//! `recovery.rs` and `mixed_settings.rs` have single cases on the scripts alone, which say what is promised.
+//! `recovery.rs`, `outages.rs` and `mixed_settings.rs` have single cases on the scripts alone, which say what is promised.
 
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
@@ -12,6 +12,7 @@ mod judged;
 mod mixed_settings;
 #[path = "mod.rs"]
 mod model;
+mod outages;
 mod recovery;
 mod scene;
 

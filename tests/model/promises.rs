@@ -21,6 +21,8 @@ mod time;
 #[derive(Debug)]
 pub struct Witness {
     before: Found,
+    /// Its leases as they are stored.
+    stored: Vec<Lease>,
     /// The server's clock at the turn that left `before`; none after data was lost.
     told_time: Option<u64>,
     /// The highest token ever granted.
@@ -61,6 +63,7 @@ impl Default for Witness {
     fn default() -> Self {
         Self {
             before: Found::default(),
+            stored: vec![],
             told_time: None,
             top_token: 0,
             returned: None,
@@ -75,6 +78,20 @@ impl Default for Witness {
     }
 }
 
+/// A claim that stood when a silence began in which its waiter may have missed a heartbeat lasts for one more. It is stored
+/// with the end that it had before.
+fn as_they_last(mut found: Found) -> Found {
+    let Lock { leases, entries, state, .. } = &mut found.lock;
+    let silence = state.silent_until - state.silent_from;
+    for lease in leases.iter_mut().filter(|lease| lease.claim && !lease.broken && lease.end <= state.seen) {
+        let heartbeat = entries.get(&lease.id).map_or(0, |entry| entry.heartbeat);
+        if lease.end > state.silent_from && 2 * silence > 3 * heartbeat {
+            lease.end = lease.end.max(state.silent_until + heartbeat);
+        }
+    }
+    found
+}
+
 impl Witness {
     /// Keys went because the server's clock came to the end of their time. What was in use counts as lost, and so does
     /// an idle lock that was granted once at most, or was left for a day: I3 makes an exception for a clock that jumps
@@ -84,7 +101,8 @@ impl Witness {
         if self.before.lock.stands() || left_for_long || self.grants.is_some_and(|grants| grants < 2) {
             return self.data_lost(found);
         }
-        self.before = found;
+        self.stored.clone_from(&found.lock.leases);
+        self.before = as_they_last(found);
         (self.told_time, self.grants) = (None, Some(0));
         self.told.clear();
         // A renewal from before may be executed only now, in a recovery that a waiter opens which slept as long.
@@ -102,7 +120,8 @@ impl Witness {
             found.lock.state.stamp = found.lock.state.stamp.max(last_ticket) + 1;
         }
         self.grants = (found.lock.state.epoch == 0).then_some(0);
-        self.before = found;
+        self.stored.clone_from(&found.lock.leases);
+        self.before = as_they_last(found);
         self.told_time = None;
         self.told.clear();
         self.returned = Some(0);
@@ -116,7 +135,10 @@ impl Witness {
     }
 
     pub fn judge(&mut self, turn: &Turn) -> Result<(), String> {
-        let Turn { request, outcome, .. } = turn;
+        let stored = turn.outcome.found.lock.leases.clone();
+        let outcome = Outcome { found: as_they_last(turn.outcome.found.clone()), ..turn.outcome.clone() };
+        let turn = &Turn { outcome: &outcome, ..*turn };
+        let request = turn.request;
         let (before, after) = (&self.before.lock, &outcome.found.lock);
         self.kept(turn)?;
         if ["disbelieved", NO_MEMORY].contains(&&*outcome.answer.word) || request.looks_only() {
@@ -141,6 +163,7 @@ impl Witness {
         self.garbage(turn)?;
         self.leftovers(turn)?;
         self.before = outcome.found.clone();
+        self.stored = stored;
         self.partial = false;
         if keeps_time {
             self.told_time = Some(turn.time);
@@ -175,18 +198,24 @@ impl Witness {
     }
 
     /// Whether this waiter counted before the turn: it could be granted the lock, and its session goes on, or ended in
-    /// a silence in which it would have sent two heartbeats.
+    /// a silence in which it would have sent a heartbeat.
     fn alive(&self, turn: &Turn, id: &str) -> bool {
         let (lock, now) = (&self.before.lock, turn.outcome.found.lock.state.seen);
         let Some(end) = lock.sessions.get(client_of(id)).filter(|_| lock.entries.contains_key(id)) else {
             return false;
         };
         let heartbeat = self.heartbeats.get(client_of(id)).copied().unwrap_or(u64::MAX / 4);
-        let (silence, state) = (now - lock.state.seen, &lock.state);
+        *end > now || self.fell_silent(turn, *end, heartbeat)
+    }
+
+    /// Whether this end came in a silence that was longer than one and a half of these heartbeats.
+    fn fell_silent(&self, turn: &Turn, end: u64, heartbeat: u64) -> bool {
+        let (state, now) = (&self.before.lock.state, turn.outcome.found.lock.state.seen);
+        let silence = now - state.seen;
         // Of two silences of which one soon follows the other only the longer one counts.
         let latest = state.silent_until - state.silent_from;
-        let counts = silence > latest || 2 * (now - state.silent_until) > latest;
-        *end > now || *end > state.seen && silence > 2 * heartbeat && counts && self.told_time.is_some()
+        let counts = silence > latest || 3 * (now - state.silent_until) > 2 * latest;
+        end > state.seen && 2 * silence > 3 * heartbeat && counts && self.told_time.is_some()
     }
 
     /// I7 and I8: a waiter loses its place only by its own doing or its own silence, and never gets another.

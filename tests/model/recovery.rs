@@ -157,6 +157,7 @@ fn waiter_that_slept_until_its_lock_expired_opens_no_recovery() {
     let (mut scene, mut holder, mut sleeper) = (Scene::start(), client("holder", 30), client("sleeper", 30));
     scene.acquire(&mut holder);
     scene.acquire(&mut sleeper);
+    scene.acquire(&mut sleeper);
     scene.pass(400_000);
     let mut other = client("other", 30);
     while other.holds.is_empty() {
@@ -170,6 +171,12 @@ fn waiter_that_slept_until_its_lock_expired_opens_no_recovery() {
     scene.acquire(&mut client("next", 30));
     let left = ms(&scene.heartbeat(&mut sleeper), "recover_left_us");
     assert_eq!(left, 0, "nothing was lost, and a recovery takes {left} ms");
+
+    // It is a stranger no longer: with the data that is lost now it has lost its place, and shows that.
+    scene.pass(1000);
+    scene.flush();
+    let left = ms(&scene.heartbeat(&mut sleeper), "recover_left_us");
+    assert!(left > 0, "a loss went unnoticed");
 }
 
 /// A waiter asked for a lease of 30 days and left again. An hour later, on a lock that was never idle, no lease is longer

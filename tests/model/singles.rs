@@ -5,7 +5,7 @@ mod losses;
 
 use super::driver::{Driver, encode};
 use super::world::Checked;
-use super::{Answer, Lock, Memory, Request, Seat, Terms, UNBOUNDED};
+use super::{Answer, DAY, Lock, Memory, Request, Seat, State, Terms, UNBOUNDED};
 
 const TIME: u64 = 1_700_000_000_000_000;
 const TERMS: Terms =
@@ -15,10 +15,12 @@ const TERMS: Terms =
 type Single = (&'static str, fn(&mut Driver) -> Checked);
 
 /// All single cases, by what they show.
-pub const SINGLES: [Single; 21] = [
+pub const SINGLES: [Single; 24] = [
     ("whoever stands behind the dead is next", behind_the_dead),
     ("an id of another form is refused", ids_of_another_form),
     ("what a client sends in another form is refused", texts_of_another_form),
+    ("times of which replies could not tell are refused", times_of_no_use),
+    ("numbers that no script gave are not believed", numbers_of_nobody),
     ("another layout is refused", another_layout),
     ("what a later version adds is passed over and kept", later_additions),
     ("what a later version adds to a lease is kept", longer_records),
@@ -31,6 +33,7 @@ pub const SINGLES: [Single; 21] = [
     ("a recovery waits for leases again if somebody knows of a later one", losses::a_later_lease),
     ("a recovery that an operator has ended does not wait for leases again", losses::an_operator_ends_a_recovery),
     ("a lease comes back only where it fits beside those that were granted later", losses::a_lease_that_does_not_fit),
+    ("a lease beside which nobody may hold is over after a later grant", losses::a_later_grant),
     ("a queue that is left shows that the rest was lost", losses::a_queue_is_left),
     ("a waiter that tries is granted one lease", a_waiter_that_tries),
     ("a seat proves a loss of which its memory does not know", a_seat_proves_a_loss),
@@ -148,6 +151,57 @@ fn texts_of_another_form(driver: &mut Driver) -> Checked {
         }
     }
     if driver.stored() == before { Ok(()) } else { Err("a request was refused and wrote something".to_owned()) }
+}
+
+/// Writes a number into the packed text of a request.
+fn edited(mut texts: Vec<Vec<u8>>, (text, at): (usize, usize), change: fn(f64) -> f64) -> Vec<Vec<u8>> {
+    let place = &mut texts[text][at..at + 8];
+    let number = change(f64::from_le_bytes(place.try_into().expect("eight bytes")));
+    place.copy_from_slice(&number.to_le_bytes());
+    texts
+}
+
+const STRANGE: [fn(f64) -> f64; 3] = [|number| number + 0.25, |_| f64::NAN, |_| f64::INFINITY];
+
+// Everybody else would be told of them.
+fn times_of_no_use(driver: &mut Driver) -> Checked {
+    queue(driver, &["a.1", "b.1"])?;
+    let before = driver.stored();
+    let (acquire, heartbeat) = (encode(&acquire("b.1")), encode(&heartbeat("b", &["b.1"])));
+    let renewal = encode(&renew("a.1"));
+    let in_terms = [0, 8, 16, 24].map(|at| (3, at));
+    let all = (in_terms.map(|place| (&acquire, place)).into_iter())
+        .chain(in_terms.map(|place| (&renewal, place)))
+        .chain([0, 8, 16].map(|at| (&heartbeat, (2, at))))
+        .chain([(&renewal, (4, 0))]);
+    for (&(name, ref texts), place) in all {
+        for change in [STRANGE[0], STRANGE[1], STRANGE[2], |_| 31.0 * DAY as f64] {
+            match driver.refusal_of(TIME + 2, (name, edited(texts.clone(), place, change))) {
+                Some(message) if message.contains("times must be whole microseconds") => {}
+                other => return Err(format!("{place:?} of {name:?} was to be refused: {other:?}")),
+            }
+        }
+    }
+    if driver.stored() == before { Ok(()) } else { Err("a request was refused and wrote something".to_owned()) }
+}
+
+// A byte that was changed on the way, or a client that reads the numbers and writes them anew.
+fn numbers_of_nobody(driver: &mut Driver) -> Checked {
+    for place in [1, 9, 17, 25, 33].map(|at| (1, at)).into_iter().chain([1, 9, 17].map(|at| (2, at))) {
+        for change in STRANGE {
+            queue(driver, &["a.1"])?;
+            let queued = driver.run(TIME + 1, 100, &acquire("b.1"))?.answer;
+            let before = driver.found().lock;
+            let (name, texts) = encode(&with("b.1", TERMS, queued.memory(), queued.seat()));
+            expect("the refusal", driver.refusal_of(TIME + 2, (name, edited(texts, place, change))), None)?;
+            let found = driver.found().lock;
+            let State { stamp, token, epoch, longest, recover_until, .. } = found.state;
+            let State { stamp: s, token: t, epoch: e, longest: l, recover_until: r, .. } = before.state;
+            expect("the numbers", (stamp, token, epoch, longest, recover_until), (s, t, e, l, r))?;
+            expect("the queue", found.queue, before.queue)?;
+        }
+    }
+    Ok(())
 }
 
 fn another_layout(driver: &mut Driver) -> Checked {

@@ -10,7 +10,7 @@ use super::unsent::Turn;
 use super::waiter::{Phase, Waiter};
 use super::{Id, Machine};
 use crate::clock::Time;
-use crate::protocol::{Memory, Token};
+use crate::protocol::Token;
 
 impl Machine {
     pub(in crate::keeper) fn patience(&self) -> Duration {
@@ -37,7 +37,7 @@ impl Machine {
 
     /// The stamp of what this client knows of each lock.
     pub(in crate::keeper) fn highest_stamps(&self, now: Time) -> BTreeMap<Arc<str>, u64> {
-        let known = |lock: &LockMachine| lock.known.stamp.filter(|_| lock.memory(now) != Memory::NONE);
+        let known = |lock: &LockMachine| lock.known.stamp.filter(|_| !lock.slept(now));
         let highest = |lock: &LockMachine| known(lock).map_or(0, |stamp| stamp.get());
         self.locks.iter().map(|(name, lock)| (name.clone(), highest(lock))).collect()
     }

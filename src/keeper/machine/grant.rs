@@ -59,7 +59,8 @@ impl LockMachine {
             return;
         }
         let most = waiter.spec.liveness.min(waiter.spec.lease);
-        let is_newest = Some(token.as_stamp()) > self.known.stamp;
+        // A message from before a loss may be as new by its number.
+        let is_newest = push.known.epoch == self.known.epoch && Some(token.as_stamp()) > self.known.stamp;
         // Only the scripts know the secret. A server that loses this grant has to hear of it from any request.
         self.known.take(push.known, None);
         self.granted_from(core, id, push.ticket, push.seat, push.known.epoch);

@@ -66,10 +66,19 @@ impl LockMachine {
         self.liveness / 3 * self.slow
     }
 
-    /// What a request brings that is written now.
-    pub(super) fn memory(&self, now: Time) -> Memory {
+    /// What a request brings that is written now. Waiters that have slept for so long that the server may have forgotten
+    /// the lock are strangers until they are answered: what they knew of does not show a loss.
+    pub(super) fn memory(&mut self, now: Time) -> Memory {
+        if self.slept(now) {
+            self.known = Knowledge::default();
+            self.waiters.values_mut().for_each(|waiter| waiter.epoch = None);
+        }
+        self.known.memory()
+    }
+
+    pub(super) fn slept(&self, now: Time) -> bool {
         let waits = self.leases.is_empty() && self.releases.is_empty();
-        self.known.memory(now, waits.then_some(self.liveness))
+        waits && self.known.may_be_forgotten(now, self.liveness)
     }
 
     /// Takes in the common part of the reply to a request that brought `brought`. True if data was lost.

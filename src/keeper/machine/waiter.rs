@@ -24,7 +24,7 @@ use crate::clock::Time;
 use crate::error::Fault;
 use crate::options::Spec;
 use crate::protocol::{
-    AcquireRequest, AcquireVerdict, CallerData, Common, Epoch, Request, Seat, Ticket, Token, UNBOUNDED,
+    AcquireRequest, AcquireVerdict, CallerData, Common, Epoch, Memory, Request, Seat, Ticket, Token, UNBOUNDED,
 };
 
 /// How long before its timeout a waiter asks for its position once more, if what it knows is as old.
@@ -142,8 +142,11 @@ impl LockMachine {
         }
     }
 
-    fn acquire_request(&self, core: &Core, id: Id) -> Option<Request> {
+    fn acquire_request(&mut self, core: &Core, id: Id) -> Option<Request> {
+        let known = self.memory(core.now);
         let waiter = self.waiters.get(&id)?;
+        // A seat from before a long sleep is of another epoch than what was heard since, and nothing was lost.
+        let has_slept = waiter.seat != Seat::NONE && waiter.epoch.is_none();
         Some(Request::Acquire(AcquireRequest {
             keys: waiter.spec.keys.clone(),
             id: core.wire_id(id),
@@ -157,7 +160,7 @@ impl LockMachine {
             buffer: self.buffer,
             heartbeat: self.heartbeat_interval(),
             about: waiter.about.clone(),
-            memory: self.memory(core.now),
+            memory: if has_slept { Memory::NONE } else { known },
             seat: if waiter.mode == Mode::Try { Seat::NONE } else { waiter.seat },
         }))
     }

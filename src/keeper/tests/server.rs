@@ -160,7 +160,7 @@ impl Server {
         let lock = &self.locks[lock].1;
         let lease = lock.lease_of(id).filter(|lease| lease.token == token)?;
         let clock = self.time(now).saturating_add_signed(lock.state.skew);
-        Some(lease.end.saturating_sub(clock) * 1000)
+        Some(lock.end_of(lease, clock).saturating_sub(clock) * 1000)
     }
 }
 

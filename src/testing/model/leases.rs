@@ -6,13 +6,26 @@
 
 use std::collections::BTreeSet;
 
+use super::queue::may_be_an_outage;
 use super::turn::{Ended, Turn};
-use super::{Accounted, Lease, Request, Seat};
+use super::{Accounted, Lease, Lock, Request, Seat, State};
 
 /// By this a script finds the lease of an id among others, or a claim of its client; of two with one tag it reads both.
 fn tag(id: &str, claim: bool) -> (bool, &[u8]) {
     let id = id.as_bytes();
     (claim, if claim { &id[..2] } else { &id[id.len().saturating_sub(4)..] })
+}
+
+impl Lock {
+    /// Until when this lease lasts, as it is seen at `now`. After a long silence, which may have been an outage, a claim
+    /// that stood before it lasts for another heartbeat.
+    pub fn end_of(&self, lease: &Lease, now: u64) -> u64 {
+        let State { silent_from, silent_until, .. } = self.state;
+        let beat = self.entries.get(&lease.id).map_or(0, |entry| entry.heartbeat);
+        let stood = lease.claim && !lease.broken && lease.end <= now && lease.end > silent_from;
+        let is_spared = stood && may_be_an_outage(silent_until - silent_from, beat);
+        if is_spared { lease.end.max(silent_until + beat) } else { lease.end }
+    }
 }
 
 impl Turn {
@@ -27,8 +40,29 @@ impl Turn {
         if !knows_enough || matches!(request, Request::Break { .. }) || self.recovering() {
             self.read_all();
         }
+        self.spare_claims();
         let now = self.now;
         self.lapsed = self.lock.leases.extract_if(.., |lease| lease.end <= now).collect();
+    }
+
+    /// The claims that outlast an outage have a later end in this turn.
+    fn spare_claims(&mut self) {
+        for index in 0..self.lock.leases.len() {
+            let lease = &self.lock.leases[index];
+            let end = self.lock.end_of(lease, self.now);
+            if end > lease.end {
+                self.spared.push(lease.clone());
+                self.lock.leases[index].end = end;
+            }
+        }
+    }
+
+    /// What is stored is the end without that, so that one outage is not followed by others.
+    pub(super) fn store_claims(&mut self) {
+        for was in self.spared.drain(..) {
+            let stands = |lease: &&mut Lease| lease.token == was.token && lease.claim && !lease.broken;
+            self.lock.leases.iter_mut().filter(stands).for_each(|lease| lease.end = was.end);
+        }
     }
 
     pub(super) fn read_all(&mut self) {
@@ -78,6 +112,10 @@ impl Turn {
         if !self.recovering() || left == 0 || token == 0 || seat.epoch >= self.lock.state.epoch {
             return false;
         }
+        if most == 1 && token < self.lock.state.token {
+            // It was over when the later one was granted.
+            return false;
+        }
         let mut others = self.lock.leases.clone();
         others.sort_by_key(|other| std::cmp::Reverse(other.token));
         let (mut many, mut least, mut give_way) = (1, most, vec![]);
@@ -93,7 +131,7 @@ impl Turn {
         self.lock.remove_waiter(id);
         let (id, end) = (id.to_owned(), self.now + left);
         self.put(Lease { slot, id, end, token, ticket, most, claim: false, broken: false });
-        if most == 1 && token >= self.lock.state.token {
+        if most == 1 {
             self.account(Accounted::ByLease);
         }
         self.lock.state.token = self.lock.state.token.max(token);

@@ -89,6 +89,7 @@ pub struct Lease {
 pub struct Entry {
     pub lease: u64,
     pub liveness: u64,
+    pub heartbeat: u64,
     pub most: u16,
     /// Of its client's channel; empty outside of a cluster.
     pub hash_tag: String,

@@ -16,6 +16,11 @@ pub(super) struct Contender {
     pub(super) end: u64,
 }
 
+/// Whether a silence was so long that a client may have missed a heartbeat because of it.
+pub(super) fn may_be_an_outage(silence: u64, beat: u64) -> bool {
+    2 * silence > 3 * beat
+}
+
 impl Turn {
     pub(super) fn alive(&self, client: &str) -> bool {
         self.alive_until(client) > self.now
@@ -25,7 +30,7 @@ impl Turn {
     fn alive_until(&self, client: &str) -> u64 {
         let State { silent_from, silent_until, .. } = self.lock.state;
         let (Some(&end), Some(&beat)) = (self.lock.sessions.get(client), self.lock.beats.get(client)) else { return 0 };
-        let may_miss = end > silent_from && silent_until - silent_from > 2 * beat;
+        let may_miss = end > silent_from && may_be_an_outage(silent_until - silent_from, beat);
         if may_miss { end.max(silent_until + beat) } else { end }
     }
 
@@ -108,7 +113,8 @@ impl Turn {
                     break;
                 }
                 // A claim, that its waiter has a heartbeat's time to confirm.
-                let longest = self.now + entry.lease.max(entry.liveness);
+                let beat = self.lock.beats.get(client_of(&id)).copied().unwrap_or(0);
+                let longest = self.now + entry.lease.max(entry.liveness).max(3 * beat);
                 let end = longest.min(self.alive_until(client_of(&id)));
                 let lease = self.grant(&id, entry, ticket, end, true);
                 self.tell("grant", &lease);

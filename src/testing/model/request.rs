@@ -18,7 +18,13 @@ pub struct Terms {
 impl Terms {
     /// What its waiter or holder is known by.
     pub(super) fn entry(&self, about: &Entry) -> Entry {
-        Entry { lease: self.lease, liveness: self.liveness, most: self.most, ..about.clone() }
+        Entry {
+            lease: self.lease,
+            liveness: self.liveness,
+            heartbeat: self.heartbeat,
+            most: self.most,
+            ..about.clone()
+        }
     }
 }
 

@@ -13,6 +13,8 @@ pub(super) struct Turn {
     pub(super) unread: BTreeSet<u16>,
     /// The leases that this turn found to be over.
     pub(super) lapsed: Vec<Lease>,
+    /// The claims that outlast an outage in this turn, as they are stored.
+    pub(super) spared: Vec<Lease>,
     /// The leases that it ends before their time.
     pub(super) ended: Vec<Ended>,
     /// The queue as it was found.
@@ -70,6 +72,7 @@ impl Turn {
             now: 0,
             unread: BTreeSet::new(),
             lapsed: vec![],
+            spared: vec![],
             ended: vec![],
             line: vec![],
             looked: 0,
@@ -103,7 +106,7 @@ impl Turn {
             // A silence counts until a longer one, or until everybody had the time for a heartbeat.
             let silence = now.saturating_sub(state.seen);
             let latest = state.silent_until - state.silent_from;
-            if silence > 0 && (silence > latest || 2 * now.saturating_sub(state.silent_until) > latest) {
+            if silence > 0 && (silence > latest || 3 * now.saturating_sub(state.silent_until) > 2 * latest) {
                 (state.silent_from, state.silent_until) = (state.seen, now);
             }
         }
@@ -123,6 +126,7 @@ impl Turn {
     pub(super) fn end(mut self, before: &Lock) -> Lock {
         self.record(before);
         (self.lock.state.first_end, self.lock.state.last_end) = (self.first_end().unwrap_or(0), self.last_end());
+        self.store_claims();
         // A session goes with its last waiter, an entry with the place or the lease.
         let Lock { queue, leases, sessions, beats, entries, state, .. } = &mut self.lock;
         let waits = |client: &str| queue.iter().any(|(_, id)| client_of(id) == client);
@@ -131,7 +135,7 @@ impl Turn {
         entries
             .retain(|id, _| queue.iter().any(|(_, other)| other == id) || leases.iter().any(|lease| lease.id == *id));
         state.waiting = queue.len() as u64;
-        if queue.is_empty() {
+        if queue.is_empty() && !leases.iter().any(|lease| lease.claim) {
             state.live_until = 0;
         }
         self.keep_for_long(before);

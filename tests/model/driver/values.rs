@@ -196,7 +196,8 @@ fn unpacked(state: &[u8], records: BTreeMap<u16, &[u8]>) -> (State, Vec<Lease>) 
     let limit = leases.iter().map(|lease| lease.most).min().unwrap_or(MOST);
     let limited = leases.iter().filter(|lease| lease.most == limit).count();
     assert_eq!(counted, [leases.len() as u16, limit, limited as u16], "held, limit and limited");
-    let ends = || leases.iter().map(|lease| lease.end);
+    // A claim may outlast an outage, and is stored with the end that it had before.
+    let ends = || leases.iter().map(|lease| if lease.claim { lease.end.max(state.first_end) } else { lease.end });
     let (first, last) = (ends().min().unwrap_or(0), ends().max().unwrap_or(0));
     assert!(state.first_end <= first && last <= state.last_end, "{first} and {last} are within {state:?}");
     assert!(!leases.is_empty() || state.first_end == 0 && state.last_end == 0, "nobody holds the lock: {state:?}");

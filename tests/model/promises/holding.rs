@@ -35,7 +35,15 @@ impl Witness {
             ensure!(same == 1 && after.ticket(id).is_none(), "{id} has more than a lease");
         }
         let rollback = self.shows_a_rollback(turn);
-        for lease in before.leases.iter().filter(|lease| lease.end > now) {
+        // A claim counts as its waiter did: it outlasts a silence in which a heartbeat may have been missed.
+        let outlasts = |lease: &Lease| {
+            let heartbeat = before.entries.get(&lease.id).map_or(0, |entry| entry.heartbeat);
+            // One outage is not followed by others.
+            let stands = lease.claim && !lease.broken && before.state.live_until > before.state.seen;
+            let end = self.stored.iter().find(|stored| stored.token == lease.token).map_or(0, |stored| stored.end);
+            stands && self.fell_silent(turn, end, heartbeat)
+        };
+        for lease in before.leases.iter().filter(|lease| lease.end > now || outlasts(lease)) {
             let Lease { id, end, token, .. } = lease;
             let may_end = match turn.request {
                 _ if rollback => true,
@@ -50,7 +58,8 @@ impl Witness {
             match after.lease_of(id).filter(|stands| stands.token == *token) {
                 Some(_) if rollback => {}
                 Some(stands) => {
-                    let renewed = matches!(turn.request, Request::Renew { id: theirs, .. } if theirs == id);
+                    let renewed = matches!(turn.request, Request::Renew { id: theirs, .. } if theirs == id)
+                        || outlasts(lease) && stands.end == after.state.silent_until + before.entries[id].heartbeat;
                     ensure!(stands.end == *end || renewed, "the lease of {id} was moved");
                     ensure!(stands.end == *end || !lease.broken, "the broken lease of {id} was prolonged");
                     ensure!(stands.end >= *end, "the lease of {id} was made shorter");
@@ -123,9 +132,11 @@ impl Witness {
         if caller != Some(id) {
             let entry = &after.entries[id];
             let session = after.sessions.get(client_of(id)).or(before.sessions.get(client_of(id)));
+            let heartbeat = self.heartbeats.get(client_of(id)).copied().unwrap_or_default();
             // After a silence it has the time for one more heartbeat.
-            let again = after.state.silent_until + self.heartbeats.get(client_of(id)).copied().unwrap_or_default();
-            let limit = (now + entry.lease.max(entry.liveness)).min(session.map_or(now, |end| again.max(*end)));
+            let again = after.state.silent_until + heartbeat;
+            let longest = entry.lease.max(entry.liveness).max(3 * heartbeat);
+            let limit = (now + longest).min(session.map_or(now, |end| again.max(*end)));
             // The last waiter of a client takes the session with it, even one that this very request has refreshed.
             let asks = matches!(turn.request, Request::Heartbeat { .. } | Request::Acquire { .. });
             let refreshed = asks && turn.request.client() == client_of(id);

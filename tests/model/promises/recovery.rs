@@ -31,7 +31,7 @@ impl Witness {
     /// A holder is told that its lease is lost neither while the server has it, nor after a loss without a later grant.
     pub(super) fn kept(&self, turn: &Turn) -> Result<(), String> {
         let (before, after) = (&self.before.lock, &turn.outcome.found.lock);
-        let Request::Renew { id, seat, left, .. } = turn.request else { return Ok(()) };
+        let Request::Renew { id, seat, left, terms, .. } = turn.request else { return Ok(()) };
         if turn.outcome.answer.word != "lost" {
             return Ok(());
         }
@@ -45,7 +45,9 @@ impl Witness {
         let newest = found.clone().all(|lease| lease.token < seat.token || lease.end <= after.state.seen);
         let older = seat.token > 0 && seat.epoch < after.state.epoch && self.in_recovery(turn);
         let shows = older && *left > 0 && self.believed(turn).is_some();
-        ensure!(!shows || !newest, "{id} was not restored, and nobody had been granted the lock since");
+        // Nobody may hold beside it, so it was over when the later one was granted.
+        let passed = seat.most.max(terms.most) == 1 && seat.token < after.state.token;
+        ensure!(!shows || !newest || passed, "{id} was not restored, and nobody had been granted the lock since");
         Ok(())
     }
 

@@ -1,21 +1,27 @@
 //! Single cases of leases over a loss of data.
 
 use super::super::{Accounted, Memory, Seat};
-use super::{Checked, Driver, LONG, SEVERAL, TERMS, TIME, acquire, break_by_force, expect, renewal, with};
+use super::{
+    Checked, Driver, LONG, SEVERAL, TERMS, TIME, acquire, break_by_force, expect, holder, release, renewal, with,
+};
 
 // The lease of a.1 was ended by force before b.1 had the lock, and a.1 was not told.
 pub(super) fn a_later_lease(driver: &mut Driver) -> Checked {
     driver.flush_all();
     let first = driver.run(TIME, 100, &with("a.1", LONG, Memory::default(), Seat::default()))?.answer;
     driver.run(TIME + 1, 100, &break_by_force(first.seat().token))?;
-    driver.run(TIME + 2, 100, &with("b.1", LONG, Memory::default(), Seat::default()))?;
+    let second = driver.run(TIME + 2, 100, &with("b.1", LONG, Memory::default(), Seat::default()))?.answer;
     let memory = driver.run(TIME + 3, 100, &acquire("c.1"))?.answer.memory();
     driver.flush_all();
     let state = driver.run(TIME + 4, 100, &renewal("a.1", &first, LONG))?.found.lock.state;
     let short = TIME + 4 + 3 * TERMS.heartbeat;
     expect("it waits for leases", (state.accounted, state.recover_until), (Accounted::ByLease, short))?;
     let state = driver.run(TIME + 5, 100, &with("c.1", TERMS, memory, Seat::default()))?.found.lock.state;
-    expect("it waits for leases", (state.accounted, state.recover_until), (Accounted::No, TIME + 4 + LONG.lease))
+    expect("it waits for leases", (state.accounted, state.recover_until), (Accounted::No, TIME + 4 + LONG.lease))?;
+    // That one comes back, and the earlier one ends.
+    let back = driver.run(TIME + 6, 100, &renewal("b.1", &second, LONG))?;
+    expect("it was", back.answer.word.as_str(), "renewed")?;
+    expect("the holder is", holder(&back.found.lock), Some("b.1"))
 }
 
 pub(super) fn an_operator_ends_a_recovery(driver: &mut Driver) -> Checked {
@@ -45,6 +51,20 @@ pub(super) fn a_lease_that_does_not_fit(driver: &mut Driver) -> Checked {
         driver.flush_all();
         driver.run(TIME + 100, 100, &with("c.1", stranger, Memory::default(), Seat::default()))?;
         let answer = driver.run(TIME + 101, 100, &renewal("b.1", &second, SEVERAL))?.answer;
+        expect("it was", answer.word.as_str(), word)?;
+    }
+    Ok(())
+}
+
+// A stranger was granted the lock after the loss, and has released it.
+pub(super) fn a_later_grant(driver: &mut Driver) -> Checked {
+    for (terms, word) in [(TERMS, "lost"), (SEVERAL, "renewed")] {
+        driver.flush_all();
+        let first = driver.run(TIME, 100, &with("a.1", terms, Memory::default(), Seat::default()))?.answer;
+        driver.flush_all();
+        driver.run(TIME + 100, 100, &with("b.1", terms, Memory::default(), Seat::default()))?;
+        driver.run(TIME + 101, 100, &release("b.1"))?;
+        let answer = driver.run(TIME + 102, 100, &renewal("a.1", &first, terms))?.answer;
         expect("it was", answer.word.as_str(), word)?;
     }
     Ok(())

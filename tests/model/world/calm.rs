@@ -18,7 +18,8 @@ impl World<'_> {
             }
         }
         if !self.clients[who].waiters.is_empty() {
-            self.ask(who, self.clients[who].heartbeat(self.now), Fate::Answered)?;
+            let request = self.clients[who].heartbeat(self.now);
+            self.ask(who, request, Fate::Answered)?;
         }
         if std::mem::take(&mut self.clients[who].uneasy) {
             for id in self.clients[who].waiting() {
@@ -30,7 +31,7 @@ impl World<'_> {
 
     /// Sends the acquire of this waiter, if it still waits and its ticket satisfies the condition.
     fn enter(&mut self, who: usize, id: &str, such: impl Fn(u64) -> bool) -> Checked {
-        let client = &self.clients[who];
+        let client = &mut self.clients[who];
         let Some(index) = client.waiters.iter().position(|waiter| waiter.id == id && such(waiter.seat.ticket)) else {
             return Ok(());
         };

@@ -199,3 +199,37 @@ fn a_memory_that_is_disbelieved_is_not_sent_again() {
     });
     assert_eq!(acquire, Some((Seat::NONE, memory(5, 4))), "it asks anew, with what it was told");
 }
+
+/// After a long sleep the server may have forgotten the lock, and others may have made it anew: nothing was lost.
+#[test]
+fn waiters_that_slept_for_more_than_a_day_are_strangers_until_they_are_answered() {
+    let day = 86_400.0;
+    let mut machine = waiting(LockOptions::new(), 0, seconds(20.0));
+    let (request, call) = tick_sends(&mut machine, 2.0 * day);
+    let Request::Heartbeat(HeartbeatRequest { memory: told, .. }) = &call else { panic!("{call:?}") };
+    assert_eq!(*told, Memory::NONE);
+    answer(&mut machine, 2.0 * day + 0.1, request, Answer { epoch: 50, ..lease(Word::Unknown, Duration::ZERO) });
+    let (request, call) = one_sent(&mut machine, 2.0 * day + 0.1);
+    let Request::Acquire(AcquireRequest { memory: told, seat: its, .. }) = &call else { panic!("{call:?}") };
+    assert_eq!((*told, *its), (Memory::NONE, seat(5, 6, 0)), "with the new memory the old seat would show a loss");
+    let place = Answer { epoch: 50, ..queued(0, seconds(20.0)) };
+    answer(&mut machine, 2.0 * day + 0.2, request, place);
+    let (_, call) = tick_sends(&mut machine, 2.0 * day + 4.0);
+    let Request::Heartbeat(HeartbeatRequest { memory: told, .. }) = &call else { panic!("{call:?}") };
+    assert_eq!(*told, memory(50, 7), "from then on it knows of the lock as others do");
+}
+
+/// It was sent before a loss of data, and its number is above those that were given since, because the server's clock is
+/// behind.
+#[test]
+fn a_grant_of_another_epoch_is_confirmed_first() {
+    for (epoch, handed_out) in [(5, true), (4, false), (6, false)] {
+        let mut machine = waiting(LockOptions::new(), 0, seconds(20.0));
+        let lock = LockKeys::new("fairlock", "x").lock.clone();
+        let told = Push { known: super::super::told(epoch, 9), ..push(PushKind::Grant, 1, 9, "s", lock) };
+        machine.handle(at(1.0), Event::Push(told));
+        let effects = machine.effects(at(1.0), usize::MAX);
+        assert_eq!(granted(&effects).is_some(), handed_out, "epoch {epoch}");
+        assert_eq!(calls(effects).iter().filter(|(_, call)| is_renewal(call)).count(), usize::from(!handed_out));
+    }
+}
