@@ -158,6 +158,7 @@ impl Witness {
             self.progress(turn)?;
             self.recovery(turn)?;
             self.told(turn)?;
+            self.word_of_release(turn)?;
             self.stays_over(turn)?;
         }
         self.garbage(turn)?;

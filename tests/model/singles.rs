@@ -2,10 +2,11 @@
 //! kind, and requests at moments that follow from several others.
 
 mod losses;
+mod texts;
 
 use super::driver::{Driver, encode};
 use super::world::Checked;
-use super::{Answer, DAY, Lock, Memory, Request, Seat, State, Terms, UNBOUNDED};
+use super::{Answer, Lock, Memory, Request, Seat, Terms, UNBOUNDED};
 
 const TIME: u64 = 1_700_000_000_000_000;
 const TERMS: Terms =
@@ -18,9 +19,9 @@ type Single = (&'static str, fn(&mut Driver) -> Checked);
 pub const SINGLES: [Single; 24] = [
     ("whoever stands behind the dead is next", behind_the_dead),
     ("an id of another form is refused", ids_of_another_form),
-    ("what a client sends in another form is refused", texts_of_another_form),
-    ("times of which replies could not tell are refused", times_of_no_use),
-    ("numbers that no script gave are not believed", numbers_of_nobody),
+    ("what a client sends in another form is refused", texts::texts_of_another_form),
+    ("times of which replies could not tell are refused", texts::times_of_no_use),
+    ("numbers that no script gave are not believed", texts::numbers_of_nobody),
     ("another layout is refused", another_layout),
     ("what a later version adds is passed over and kept", later_additions),
     ("what a later version adds to a lease is kept", longer_records),
@@ -119,89 +120,6 @@ fn ids_of_another_form(driver: &mut Driver) -> Checked {
     }
     refused(driver, &heartbeat("a", &["a.2", "b.1"]), BAD)?;
     refused(driver, &heartbeat("a.b", &["a.b.1"]), BAD)
-}
-
-// Scripts unpack what clients send back.
-fn texts_of_another_form(driver: &mut Driver) -> Checked {
-    queue(driver, &["a.1"])?;
-    let queued = driver.run(TIME + 1, 100, &acquire("b.1"))?.answer;
-    let before = driver.stored();
-    let (name, whole) = encode(&with("b.1", TERMS, queued.memory(), queued.seat()));
-    let shorter = |text: &mut Vec<u8>| text.truncate(text.len() - 1);
-    let other_layout = |text: &mut Vec<u8>| text[0] = 1;
-    let (memory, seat, terms) = (1, 2, 3);
-    let no_terms = |text: &mut Vec<u8>| text.truncate(40);
-    let nobody = |text: &mut Vec<u8>| text[40..42].fill(0);
-    type Change = fn(&mut Vec<u8>);
-    let changes: [(usize, Change, &str); 7] = [
-        (memory, shorter, "a memory or seat is not one"),
-        (memory, other_layout, "a memory or seat is not one"),
-        (seat, shorter, "a memory or seat is not one"),
-        (seat, other_layout, "a memory or seat is not one"),
-        (terms, shorter, "the texts in terms are shorter than they say"),
-        (terms, no_terms, "data string too short"),
-        (terms, nobody, "most must be at least 1"),
-    ];
-    for (text, change, error) in changes {
-        let mut changed = whole.clone();
-        change(&mut changed[text]);
-        match driver.refusal_of(TIME + 2, (name, changed)) {
-            Some(message) if message.contains(error) => {}
-            other => return Err(format!("text {text} was to be refused with {error}: {other:?}")),
-        }
-    }
-    if driver.stored() == before { Ok(()) } else { Err("a request was refused and wrote something".to_owned()) }
-}
-
-/// Writes a number into the packed text of a request.
-fn edited(mut texts: Vec<Vec<u8>>, (text, at): (usize, usize), change: fn(f64) -> f64) -> Vec<Vec<u8>> {
-    let place = &mut texts[text][at..at + 8];
-    let number = change(f64::from_le_bytes(place.try_into().expect("eight bytes")));
-    place.copy_from_slice(&number.to_le_bytes());
-    texts
-}
-
-const STRANGE: [fn(f64) -> f64; 3] = [|number| number + 0.25, |_| f64::NAN, |_| f64::INFINITY];
-
-// Everybody else would be told of them.
-fn times_of_no_use(driver: &mut Driver) -> Checked {
-    queue(driver, &["a.1", "b.1"])?;
-    let before = driver.stored();
-    let (acquire, heartbeat) = (encode(&acquire("b.1")), encode(&heartbeat("b", &["b.1"])));
-    let renewal = encode(&renew("a.1"));
-    let in_terms = [0, 8, 16, 24].map(|at| (3, at));
-    let all = (in_terms.map(|place| (&acquire, place)).into_iter())
-        .chain(in_terms.map(|place| (&renewal, place)))
-        .chain([0, 8, 16].map(|at| (&heartbeat, (2, at))))
-        .chain([(&renewal, (4, 0))]);
-    for (&(name, ref texts), place) in all {
-        for change in [STRANGE[0], STRANGE[1], STRANGE[2], |_| 31.0 * DAY as f64] {
-            match driver.refusal_of(TIME + 2, (name, edited(texts.clone(), place, change))) {
-                Some(message) if message.contains("times must be whole microseconds") => {}
-                other => return Err(format!("{place:?} of {name:?} was to be refused: {other:?}")),
-            }
-        }
-    }
-    if driver.stored() == before { Ok(()) } else { Err("a request was refused and wrote something".to_owned()) }
-}
-
-// A byte that was changed on the way, or a client that reads the numbers and writes them anew.
-fn numbers_of_nobody(driver: &mut Driver) -> Checked {
-    for place in [1, 9, 17, 25, 33].map(|at| (1, at)).into_iter().chain([1, 9, 17].map(|at| (2, at))) {
-        for change in STRANGE {
-            queue(driver, &["a.1"])?;
-            let queued = driver.run(TIME + 1, 100, &acquire("b.1"))?.answer;
-            let before = driver.found().lock;
-            let (name, texts) = encode(&with("b.1", TERMS, queued.memory(), queued.seat()));
-            expect("the refusal", driver.refusal_of(TIME + 2, (name, edited(texts, place, change))), None)?;
-            let found = driver.found().lock;
-            let State { stamp, token, epoch, longest, recover_until, .. } = found.state;
-            let State { stamp: s, token: t, epoch: e, longest: l, recover_until: r, .. } = before.state;
-            expect("the numbers", (stamp, token, epoch, longest, recover_until), (s, t, e, l, r))?;
-            expect("the queue", found.queue, before.queue)?;
-        }
-    }
-    Ok(())
 }
 
 fn another_layout(driver: &mut Driver) -> Checked {

@@ -23,6 +23,16 @@ impl Witness {
         before.epoch != after.epoch || after.seen < before.recover_until
     }
 
+    /// A claim counts as its waiter did: it outlasts a silence in which a heartbeat may have been missed. One such silence
+    /// is not followed by others.
+    pub(super) fn outlasts(&self, turn: &Turn, lease: &Lease) -> bool {
+        let before = &self.before.lock;
+        let heartbeat = before.entries.get(&lease.id).map_or(0, |entry| entry.heartbeat);
+        let stands = lease.claim && !lease.broken && before.state.live_until > before.state.seen;
+        let end = self.stored.iter().find(|stored| stored.token == lease.token).map_or(0, |stored| stored.end);
+        stands && self.fell_silent(turn, end, heartbeat)
+    }
+
     /// I1 and I10: no more hold than each of them wants. A live lease ends only by its holder, by force, or by the return
     /// of a later one after a loss; and it becomes shorter only when data was lost.
     pub(super) fn exclusion(&self, turn: &Turn) -> Result<(), String> {
@@ -35,15 +45,7 @@ impl Witness {
             ensure!(same == 1 && after.ticket(id).is_none(), "{id} has more than a lease");
         }
         let rollback = self.shows_a_rollback(turn);
-        // A claim counts as its waiter did: it outlasts a silence in which a heartbeat may have been missed.
-        let outlasts = |lease: &Lease| {
-            let heartbeat = before.entries.get(&lease.id).map_or(0, |entry| entry.heartbeat);
-            // One outage is not followed by others.
-            let stands = lease.claim && !lease.broken && before.state.live_until > before.state.seen;
-            let end = self.stored.iter().find(|stored| stored.token == lease.token).map_or(0, |stored| stored.end);
-            stands && self.fell_silent(turn, end, heartbeat)
-        };
-        for lease in before.leases.iter().filter(|lease| lease.end > now || outlasts(lease)) {
+        for lease in before.leases.iter().filter(|lease| lease.end > now || self.outlasts(turn, lease)) {
             let Lease { id, end, token, .. } = lease;
             let may_end = match turn.request {
                 _ if rollback => true,
@@ -59,7 +61,8 @@ impl Witness {
                 Some(_) if rollback => {}
                 Some(stands) => {
                     let renewed = matches!(turn.request, Request::Renew { id: theirs, .. } if theirs == id)
-                        || outlasts(lease) && stands.end == after.state.silent_until + before.entries[id].heartbeat;
+                        || self.outlasts(turn, lease)
+                            && stands.end == after.state.silent_until + before.entries[id].heartbeat;
                     ensure!(stands.end == *end || renewed, "the lease of {id} was moved");
                     ensure!(stands.end == *end || !lease.broken, "the broken lease of {id} was prolonged");
                     ensure!(stands.end >= *end, "the lease of {id} was made shorter");

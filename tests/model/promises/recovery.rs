@@ -51,6 +51,36 @@ impl Witness {
         Ok(())
     }
 
+    /// I10: what a release is told is what it did, and afterwards its id has nothing.
+    pub(super) fn word_of_release(&self, turn: &Turn) -> Result<(), String> {
+        let (before, after) = (&self.before.lock, &turn.outcome.found.lock);
+        let ids = match turn.request {
+            Request::Release { id, .. } => std::slice::from_ref(id),
+            Request::Leave { ids, .. } => ids,
+            _ => return Ok(()),
+        };
+        for id in ids {
+            ensure!(!after.holds(id) && after.ticket(id).is_none(), "{id} was given up and has something");
+        }
+        let Request::Release { id, seat, .. } = turn.request else { return Ok(()) };
+        // What stood was dropped before the release.
+        if self.partial || self.shows_a_rollback(turn) {
+            return Ok(());
+        }
+        let lease = before.lease_of(id);
+        let held = lease.is_some_and(|lease| lease.end > after.state.seen || self.outlasts(turn, lease));
+        let returns = seat.token > 0 && seat.epoch < after.state.epoch && self.in_recovery(turn);
+        let (waited, returned) = (before.ticket(id).is_some(), returns && self.believed(turn).is_some());
+        let right = match turn.outcome.answer.word.as_str() {
+            "released" => held || returned,
+            "expired" => lease.is_some() && !held,
+            "left" => waited,
+            _ => lease.is_none() && !waited,
+        };
+        ensure!(right, "{id} was told {:?}: held {held}, waited {waited}, {lease:?}", turn.outcome.answer.word);
+        Ok(())
+    }
+
     /// I10: a lease that was given back, or that an operator ended, does not come back while nothing is lost.
     pub(super) fn stays_over(&mut self, turn: &Turn) -> Result<(), String> {
         let (before, answer) = (&self.before.lock, &turn.outcome.answer);
