@@ -36,10 +36,13 @@ impl Machine {
             Refusal::Denied(_) | Refusal::OutOfStep(_) | Refusal::Temporary(_) => None,
         };
         match (what, fault) {
-            (InFlight::Acquire(id), Some(fault)) => {
-                self.at(id, |lock, core| lock.fail(core, id, NotGranted::Fault(fault)));
-            }
-            (InFlight::Acquire(id), None) => self.at(id, |lock, core| lock.acquire_refused(core, id, again, soon)),
+            (InFlight::Acquire(id), fault) => self.at(id, |lock, core| {
+                // It is answered, so it left nothing behind.
+                lock.acquire_refused(core, id, again, soon);
+                if let Some(fault) = fault {
+                    lock.fail(core, id, NotGranted::Fault(fault));
+                }
+            }),
             (InFlight::Position(_, question) | InFlight::Question(question), Some(fault)) => {
                 self.fail_question(question, fault);
             }

@@ -133,7 +133,9 @@ impl LockMachine {
     pub(super) fn release_refused(&mut self, core: &mut Core, id: Id, again: Time, for_good: bool) {
         let Some(pending) = self.releases.get_mut(&id) else { return };
         pending.request = None;
-        if (for_good || pending.kind == ReleaseKind::LeaveBestEffort) && pending.until <= core.now {
+        let best_effort = pending.kind == ReleaseKind::LeaveBestEffort;
+        // Where everything was refused for good, nothing is there to release.
+        if for_good && best_effort || (for_good || best_effort) && pending.until <= core.now {
             self.forget_release(core, id);
         } else {
             core.timers.set(Timer::Release(id), again);

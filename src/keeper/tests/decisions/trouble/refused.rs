@@ -56,6 +56,18 @@ fn a_refused_release_is_repeated_until_the_lease_is_over() {
     assert_eq!(machine.gives_back_until(), None);
 }
 
+/// The acquire has written nothing, so there is nothing to give up: an end of the client need not wait for it.
+#[test]
+fn a_waiter_that_was_refused_for_good_leaves_once() {
+    let (mut machine, spec) = start(LockOptions::new());
+    let (request, _) = acquire_sends(&mut machine, 1.0, &spec, 1);
+    fail(&mut machine, 1.1, request, Refusal::OtherLayout("OTHERLAYOUT".into()));
+    let (request, _) = one_sent(&mut machine, 1.1);
+    fail(&mut machine, 1.2, request, Refusal::OtherLayout("OTHERLAYOUT".into()));
+    assert_eq!(machine.gives_back_until(), None);
+    assert!(tick_brings(&mut machine, 60.0).is_empty());
+}
+
 #[test]
 fn many_clients_that_are_refused_do_not_ask_again_in_step() {
     let pauses: std::collections::BTreeSet<Duration> = (0..20)
