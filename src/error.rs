@@ -101,24 +101,31 @@ pub enum Fault {
     LeaseBroken,
     /// A key of the lock is in use with another type.
     #[error(
-        "a key of the lock {name:?} holds another type ({message}): remove that key, or use another name or prefix"
+        "{:?} or {:?}, a key of the lock {name:?}, holds another type ({message}): remove that key, or use another name or prefix",
+        .keys[0], .keys[1]
     )]
     #[non_exhaustive]
     WrongType {
         /// The lock.
         name: Arc<str>,
+        /// Its keys. One of them has another type, or both have.
+        keys: [Arc<str>; 2],
         /// The server's error.
         message: Arc<str>,
     },
-    /// Clients of another version of fairlock, with another layout of its keys, use this lock.
+    /// Another version of fairlock, with another layout of the keys, uses this lock or did so within the last day; or
+    /// what its keys have was not written by fairlock.
     #[error(
-        "the lock {name:?} is used by another version of fairlock ({message}): let its users upgrade together, or use another name or prefix"
+        "the lock {name:?} is used by another version of fairlock ({message}): let its users upgrade together, or use another name or prefix; when nobody holds the lock or waits for it any more, delete the keys {:?} and {:?}",
+        .keys[0], .keys[1]
     )]
     #[non_exhaustive]
     OtherLayout {
         /// The lock.
         name: Arc<str>,
-        /// The script's error.
+        /// Its keys. Without them it begins anew, for whoever comes first.
+        keys: [Arc<str>; 2],
+        /// The script's error, which names both layouts.
         message: Arc<str>,
     },
     /// The server refuses this request each time, or its answer is not one that fairlock's scripts give.

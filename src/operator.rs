@@ -10,11 +10,12 @@ use crate::acquire::Waiting;
 use crate::client::ClientBuilder;
 pub use crate::clock::Time;
 use crate::credentials::{Credentials, Login};
-use crate::error::ConnectError;
+use crate::error::{ConnectError, Fault};
 use crate::guard::Guard;
 use crate::inspect::LockState;
 use crate::lock_all::AllGuard;
 use crate::protocol::{Epoch, LeaveRequest, LockKeys, Memory, Reply, Request, Token, Verb, Verdict, WireId};
+use crate::server::refusal;
 pub use crate::server::{Answer, Line, Place, Places};
 
 impl ClientBuilder {
@@ -120,7 +121,7 @@ impl Line {
                 break;
             }
         }
-        Ok(answers.iter().map(Seen::read).collect())
+        Ok(answers.iter().zip(&keys).map(|(answer, keys)| Seen::read(answer, keys)).collect())
     }
 
     /// Gives up the places of these waiters, whose processes are dead, and whatever was granted to them: only the dead
@@ -156,7 +157,10 @@ impl Line {
 }
 
 impl Seen {
-    fn read(answer: &Answer) -> Result<Self, LookError> {
+    fn read(answer: &Answer, keys: &LockKeys) -> Result<Self, LookError> {
+        if let Some(fault) = answer.error().and_then(|said| refusal(&said).about_keys(keys)) {
+            return Err(LookError::Unreadable(fault));
+        }
         let Answer::Text(packed) = answer else { return Err(LookError::of(answer)) };
         let Some(Reply { common, verdict: Verdict::Inspect(seen) }) = Reply::unpack(Verb::Inspect, packed) else {
             return Err(LookError::of(answer));
@@ -178,6 +182,9 @@ pub enum LookError {
     /// The server refuses, for instance because the user lacks a right.
     #[error("the server refuses to show the lock ({0})")]
     Refused(String),
+    /// What the keys of the lock have is not of this version of fairlock.
+    #[error(transparent)]
+    Unreadable(#[from] Fault),
 }
 
 impl LookError {

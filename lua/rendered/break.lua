@@ -26,17 +26,17 @@ local own_pace = 0
 local found = call('HGET', lock, '')
 if found and string.byte(found) ~= VERSION then
   return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in layout %d, this client knows layout %d',
-    string.byte(found), VERSION))
+    string.byte(found) or 0, VERSION))
+end
+if found and (#found < 182 or string.byte(found, 2) > 0) then
+  return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in a form of layout %d that this client does not know',
+    VERSION))
 end
 local NUMBERS, STATE = '<BBBBdddddddddddddddddddddHHHHc0H', '<BBBBdddddddddddddddddddddHHHHc0Hc0'
 local version, calm, recorded, accounted, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until,
   recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until,
   first_end, last_end, held, limit, limited, tags, zeroth_size, zeroth_at =
   struct.unpack(NUMBERS, found or string.rep('\0', 182))
-if calm > 0 then
-  return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in a form of layout %d that this client does not know',
-    VERSION))
-end
 local beyond = found and string.sub(found, zeroth_at + zeroth_size) or '' -- what a later version of the scripts has added
 local found_waiting = waiting
 local lost = (waiting > 0 or not found or joining and (held > 0 or recover_until > 0))

@@ -15,6 +15,12 @@ impl LockKeys {
         Self { name: name.into(), lock: format!("{prefix}:{{{name}}}:lock") }
     }
 
+    /// The keys that have its state, for people.
+    pub(crate) fn of_state(&self) -> [Arc<str>; 2] {
+        let beginning = self.lock.strip_suffix("lock").unwrap_or(&self.lock);
+        [self.lock.as_str().into(), format!("{beginning}waiters").into()]
+    }
+
     /// The lock of a push, which names its key.
     pub(crate) fn of_lock(prefix: &str, lock: &str) -> Option<Self> {
         let name = lock.strip_prefix(prefix)?.strip_prefix(":{")?.strip_suffix("}:lock")?;

@@ -2,6 +2,9 @@
 
 use std::sync::Arc;
 
+use super::keys::LockKeys;
+use crate::error::Fault;
+
 /// A server answers a request with an error instead of a reply.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Refusal {
@@ -29,6 +32,16 @@ impl Refusal {
             | Refusal::OtherLayout(cause)
             | Refusal::OutOfStep(cause)
             | Refusal::Permanent(cause) => cause,
+        }
+    }
+
+    /// The failure that it is, if the reason is what the keys of a lock have.
+    pub(crate) fn about_keys(&self, lock: &LockKeys) -> Option<Fault> {
+        let (name, keys) = (lock.name.clone(), lock.of_state());
+        match self {
+            Refusal::WrongType(message) => Some(Fault::WrongType { name, keys, message: message.clone() }),
+            Refusal::OtherLayout(message) => Some(Fault::OtherLayout { name, keys, message: message.clone() }),
+            _ => None,
         }
     }
 }

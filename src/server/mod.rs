@@ -31,6 +31,8 @@ pub use hooks::{converse, read_by_the_library, read_frames, read_nodes};
 pub use line::{Answer, Line, Place, Places};
 #[cfg(feature = "redis-1")]
 pub(crate) use redis::ConnectionInfo;
+#[cfg(feature = "operator")]
+pub(crate) use refusals::refusal;
 pub(crate) use setup::{Facts, Previous};
 pub(crate) use target::Target;
 pub(crate) use wire::{CallOutcome, Wire, WireEvent};

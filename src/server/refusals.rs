@@ -85,7 +85,7 @@ pub(super) fn meaning(said: &str) -> Meaning {
 }
 
 /// Why a request has no answer.
-pub(super) fn refusal(said: &str) -> Refusal {
+pub(crate) fn refusal(said: &str) -> Refusal {
     match meaning(said) {
         Temporary | NotServing => Refusal::Temporary(said.into()),
         Login => Refusal::Denied(said.into()),

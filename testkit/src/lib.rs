@@ -15,6 +15,7 @@ pub mod faults;
 pub mod forgery;
 pub mod history;
 pub mod impostor;
+pub mod layout_2;
 pub mod log;
 pub mod mark;
 mod place;

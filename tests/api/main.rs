@@ -17,6 +17,7 @@ mod expiring_logins;
 mod forks;
 mod history;
 mod in_process;
+mod layouts;
 mod leases;
 mod long_link;
 mod operations;

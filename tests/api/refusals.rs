@@ -11,7 +11,7 @@ use fairlock::{
     Client, Lock, LockOptions,
     error::{AcquireError, ConnectError, Fault, InvalidOption, TryAcquireError},
 };
-use redis::{Commands as _, cmd};
+use redis::cmd;
 use testkit::{RedisServer, SOON, impostor, keys_left, keys_left_after, server_and_client, soon};
 
 async fn refused(url: &str) -> ConnectError {
@@ -254,52 +254,6 @@ async fn a_key_of_another_type_is_an_error_that_names_the_lock() {
         // Now the same client can acquire the lock.
         soon(lock.acquire().into_future()).await.unwrap().release().await.unwrap();
     }
-    keys_left(&server);
-}
-
-/// Scripts of the layout before this one and ours refuse each other, and write nothing.
-#[tokio::test]
-async fn the_layout_before_this_one_and_this_one_refuse_each_other() {
-    const BEFORE: &str = include_str!("inspect_of_layout_2.lua");
-    let (server, client) = server_and_client().await;
-    let lock = client.lock("x").unwrap();
-    let guard = soon(lock.acquire().into_future()).await.unwrap();
-    let mut raw = server.raw();
-    let keys = [testkit::state::key("x"), testkit::state::key("x").replace(":lock", ":waiters")];
-    let inspect = |raw: &mut redis::Connection| {
-        redis::cmd("EVAL").arg(BEFORE).arg(2).arg(&keys).arg(0).arg(1).query::<redis::Value>(raw)
-    };
-    let refused = inspect(&mut raw).unwrap_err().to_string();
-    assert!(refused.contains("OTHERLAYOUT") && refused.contains("layout 3"), "{refused}");
-    soon(guard.release()).await.unwrap();
-
-    let state: Vec<u8> = raw.hget(&keys[0], "").unwrap();
-    let theirs = [&[2], &state[1..]].concat();
-    let () = raw.hset(&keys[0], "", &theirs).unwrap();
-    assert!(inspect(&mut raw).is_ok() || !inspect(&mut raw).unwrap_err().to_string().contains("OTHERLAYOUT"));
-    assert!(faults(&lock).await.iter().all(|fault| matches!(fault, Fault::OtherLayout { .. })));
-    assert_eq!(raw.hget::<_, _, Vec<u8>>(&keys[0], "").unwrap(), theirs);
-}
-
-/// The first byte of a lock's state is the version of its layout.
-#[tokio::test]
-async fn a_lock_that_is_kept_in_another_layout_is_left_alone() {
-    let (server, client) = server_and_client().await;
-    let lock = client.lock("x").unwrap();
-    let mut raw = server.raw();
-    let theirs = b"\x04 the state of a later version";
-    let () = raw.hset(testkit::state::key("x"), "", theirs).unwrap();
-    let said = |fault: Fault| {
-        assert!(matches!(&fault, Fault::OtherLayout { name, .. } if **name == *"x"), "{fault:?}");
-        assert!(fault.to_string().contains("layout 4") && fault.to_string().contains("upgrade together"), "{fault}");
-    };
-    faults(&lock).await.into_iter().for_each(said);
-    said(soon(lock.inspect()).await.unwrap_err());
-    said(soon(lock.force_break_lease(1)).await.unwrap_err());
-    let left: Vec<u8> = raw.hget(testkit::state::key("x"), "").unwrap();
-    assert_eq!(left, theirs, "it was written over");
-    let () = raw.del(testkit::state::key("x")).unwrap();
-    soon(lock.acquire().into_future()).await.unwrap().release().await.unwrap();
     keys_left(&server);
 }
 

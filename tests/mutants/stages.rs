@@ -53,6 +53,7 @@ pub(crate) const REAL: Stage = Stage {
         ("api::arrival_order", &[]),
         ("faults::outages", &["order_outlives", "just_before_the_release"]),
         ("api::refusals", &["never_answers"]),
+        ("api::layouts", &[]),
         ("topologies::replicas", &[]),
         ("faults::reconnects", &[]),
         ("model", &["the_scripts_do"]),

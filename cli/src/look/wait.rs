@@ -169,6 +169,7 @@ fn may_pass(error: &LookError) -> bool {
     match error {
         LookError::Connection(error) => error.is_transient(),
         LookError::Moved(_) => true,
+        LookError::Unreadable(_) => false,
         LookError::Refused(said) => refusal::meaning(said).is_some(),
     }
 }

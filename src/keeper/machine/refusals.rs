@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Id, InFlight, Machine, NotGranted, Timer};
 use crate::error::{ConnectError, Fault};
-use crate::protocol::Refusal;
+use crate::protocol::{LockKeys, Refusal};
 
 impl Machine {
     /// The server cannot be used. A waiter without a place fails at once; a place is given up only for an error that an
@@ -25,8 +25,7 @@ impl Machine {
         let again = self.core.refused();
         let soon = self.core.in_time(again);
         let fault = match refusal {
-            Refusal::WrongType(message) => Some(Fault::WrongType { name: name.clone(), message: message.clone() }),
-            Refusal::OtherLayout(message) => Some(Fault::OtherLayout { name: name.clone(), message: message.clone() }),
+            Refusal::WrongType(_) | Refusal::OtherLayout(_) => refusal.about_keys(&LockKeys::new(&self.prefix, name)),
             Refusal::Permanent(message) => Some(Fault::Refused { message: message.clone() }),
             // An operator may restore a right, and the next connection may be in step: a waiter keeps its place, and
             // pending releases are kept too.

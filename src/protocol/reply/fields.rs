@@ -75,7 +75,7 @@ fn page(value: &impl Value) -> Option<Vec<QueuedWaiter>> {
 }
 
 fn past(value: &impl Value) -> Option<Vec<PastGrant>> {
-    rows(value, |[id, token, label, owner, waited, held, how, _slot]| {
+    rows(value, |[id, token, label, owner, waited, held, how]| {
         Some(PastGrant {
             id: text(id)?,
             token: number(token)?,
