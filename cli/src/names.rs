@@ -65,7 +65,7 @@ fn names(options: Vec<String>, typed: &str) -> Option<Vec<String>> {
     let cli = Cli::of(words.map(OsString::from)).ok()?;
     let places = connect::running(&cli.server).ok()??.places().ok()?;
     let found = Survey::new(places, &cli.server.prefix, &[], Duration::MAX).look(1).ok()?;
-    Some(found.into_keys().filter(|name| name.starts_with(typed) && is_plain(name)).collect())
+    Some(found.seen.into_keys().filter(|name| name.starts_with(typed) && is_plain(name)).collect())
 }
 
 /// What a line asks for.

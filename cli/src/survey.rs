@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use fairlock::error::Fault;
 use fairlock::operator::{Line, LookError, Places, Seen};
 
 use crate::text::quoted;
@@ -22,6 +23,29 @@ pub(crate) struct Survey {
     found: Option<Instant>,
 }
 
+/// What a survey has seen.
+pub(crate) struct Locks {
+    /// By name, each with as many waiters as were asked for.
+    pub(crate) seen: BTreeMap<String, Seen>,
+    /// Why others cannot be read: another version of fairlock uses them, or their keys have another type.
+    pub(crate) unreadable: Vec<Fault>,
+}
+
+impl Locks {
+    /// That there are such locks. Of many it tells of one, as the way out is the same for all.
+    pub(crate) fn complaint(&self) -> Option<String> {
+        complaint(&self.unreadable)
+    }
+}
+
+pub(crate) fn complaint(unreadable: &[Fault]) -> Option<String> {
+    match unreadable {
+        [] => None,
+        [one] => Some(one.to_string()),
+        [first, ..] => Some(format!("{} locks cannot be read; the first: {first}", unreadable.len())),
+    }
+}
+
 impl Survey {
     /// All locks if there are no patterns.
     pub(crate) fn new(places: Places, prefix: &str, patterns: &[String], find_every: Duration) -> Self {
@@ -29,9 +53,9 @@ impl Survey {
         Self { places, prefix: prefix.to_owned(), patterns, find_every, servers: Vec::new(), found: None }
     }
 
-    /// The locks by name, each with this many waiters at most. Locks that cannot be seen are left out, unless none can
-    /// be.
-    pub(crate) fn look(&mut self, waiters: u32) -> Result<BTreeMap<String, Seen>, LookError> {
+    /// The locks, each with this many waiters at most. Those that the user may not see are left out, unless no other is
+    /// there.
+    pub(crate) fn look(&mut self, waiters: u32) -> Result<Locks, LookError> {
         let mut seen = self.look_once(waiters);
         // A lock that has moved, or a connection that was lost long ago.
         if seen.is_err() {
@@ -53,7 +77,7 @@ impl Survey {
         Ok(line.look(&self.prefix, &name, waiters, PATIENCE)?.pop().and_then(Result::ok))
     }
 
-    fn look_once(&mut self, waiters: u32) -> Result<BTreeMap<String, Seen>, LookError> {
+    fn look_once(&mut self, waiters: u32) -> Result<Locks, LookError> {
         let is_old = self.found.is_none_or(|found| found.elapsed() >= self.find_every);
         if self.servers.is_empty() {
             for master in self.places.masters(PATIENCE)? {
@@ -63,19 +87,20 @@ impl Survey {
         } else if is_old {
             self.find()?;
         }
-        let mut all = BTreeMap::new();
+        let mut all = Locks { seen: BTreeMap::new(), unreadable: Vec::new() };
         let mut refused = None;
         for (line, names) in &mut self.servers {
             for (name, seen) in names.iter().zip(line.look(&self.prefix, names, waiters, PATIENCE)?) {
                 match seen {
-                    Ok(seen) => drop(all.insert(name.clone(), seen)),
+                    Ok(seen) => drop(all.seen.insert(name.clone(), seen)),
+                    Err(LookError::Unreadable(fault)) => all.unreadable.push(fault),
                     Err(error @ LookError::Moved(_)) => return Err(error),
                     Err(error) => refused = Some(error),
                 }
             }
         }
         match refused {
-            Some(error) if all.is_empty() => Err(error),
+            Some(error) if all.seen.is_empty() && all.unreadable.is_empty() => Err(error),
             _ => Ok(all),
         }
     }

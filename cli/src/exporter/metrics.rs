@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use fairlock::operator::{LookError, Seen};
+use fairlock::operator::Seen;
 
 use crate::exit::say;
 use crate::survey::Survey;
@@ -16,7 +16,7 @@ pub(crate) struct Metrics {
     /// The epoch of each lock, and how often it changed.
     recoveries: BTreeMap<String, (u64, u64)>,
     errors: u64,
-    /// What was said last about a server that is away.
+    /// What was said last about a server that is away, or locks that cannot be read.
     trouble: Option<String>,
 }
 
@@ -75,16 +75,18 @@ impl Metrics {
         self.errors += u64::from(looked.is_err());
         all("scrape_errors_total", "counter", "How often they could not.", self.errors as f64);
         if let Ok(locks) = &looked {
-            let longest = |of: fn(&Seen) -> f64| locks.values().map(of).fold(0.0, f64::max);
-            all("locks", "gauge", "The locks that were seen.", locks.len() as f64);
+            let longest = |of: fn(&Seen) -> f64| locks.seen.values().map(of).fold(0.0, f64::max);
+            all("locks", "gauge", "The locks that were seen.", locks.seen.len() as f64);
+            let what = "Locks of another version of fairlock, or with keys of another type.";
+            all("unreadable_locks", "gauge", what, locks.unreadable.len() as f64);
             all("longest_hold_seconds", "gauge", "The longest hold of all.", longest(OF_EACH[1].3));
             all("longest_wait_seconds", "gauge", "The longest wait of all.", longest(OF_EACH[5].3));
         }
         all("scrape_seconds", "gauge", "How long this took.", began.elapsed().as_secs_f64());
         if let Ok(locks) = &looked {
-            self.write_locks(&mut text, locks);
+            self.write_locks(&mut text, &locks.seen);
         }
-        self.complain(looked.err());
+        self.complain(looked.map_or_else(|error| Some(error.to_string()), |locks| locks.complaint()));
         text
     }
 
@@ -123,8 +125,7 @@ impl Metrics {
     }
 
     /// Once when it begins, and once when it ends.
-    fn complain(&mut self, error: Option<LookError>) {
-        let trouble = error.map(|error| error.to_string());
+    fn complain(&mut self, trouble: Option<String>) {
         if trouble != self.trouble {
             say(trouble.as_deref().unwrap_or("the locks can be read again"));
             self.trouble = trouble;

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::time::Duration;
 
+use fairlock::error::Fault;
 use fairlock::state::LockState;
 
 use super::document::{self, is_used, word};
@@ -10,7 +11,7 @@ use super::screen::{self, width};
 use super::{FREE, HELD, check_names, connected, lock, own};
 use crate::duration::{about, any};
 use crate::exit::{Failure, say};
-use crate::survey::{self, Survey};
+use crate::survey::{self, Survey, complaint};
 use crate::text::printable;
 use crate::{connect, output};
 
@@ -21,8 +22,9 @@ Examples:
   fairlock status 'ci:*' --json           for programs
   fairlock status --check --max-wait 10m deploy
 
-Exit code: 0; 1 if all locks that were asked for are free; 125 no answer; with
---check 0 fine, 1 recovering or breaking, 2 beyond a limit, 3 no answer.";
+Exit code: 0; 1 if all locks that were asked for are free; 125 no answer, or
+not of each lock; with --check 0 fine, 1 recovering or breaking, 2 beyond a
+limit, 3 no answer, or not of each lock.";
 
 /// That no lock is found.
 fn nothing(patterns: &[String]) -> String {
@@ -77,19 +79,24 @@ pub(crate) struct Args {
 pub(crate) fn status(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
     let (names, patterns) = survey::split(&args.names);
     let are_named = patterns.is_empty() && !names.is_empty();
-    let locks = match look(server, args.all, &names, &patterns) {
-        Err(failure) if args.check => return Ok(unknown(&failure)),
-        locks => locks?,
+    let (locks, unreadable) = match look(server, args.all, &names, &patterns) {
+        Err(failure) if args.check => {
+            return output::write(&unknown(&failure.message)).map(|()| Health::Unknown.code());
+        }
+        found => found?,
     };
+    let complaint = complaint(&unreadable);
     let (text, code) = if args.check {
-        check(args, &locks, &patterns)
+        check(args, &locks, complaint.as_deref(), &patterns)
     } else {
         let text = if args.json {
             locks.iter().map(|(name, state)| document::line(&document::of_lock(name, state))).collect()
         } else if are_named {
             locks.iter().map(|(name, state)| screen::lock(name, state, width())).collect()
         } else if locks.is_empty() {
-            say(nothing(&patterns));
+            if complaint.is_none() {
+                say(nothing(&patterns));
+            }
             String::new()
         } else {
             screen::table(&locks, width())
@@ -97,26 +104,27 @@ pub(crate) fn status(server: &connect::Args, args: &Args) -> Result<u8, Failure>
         let is_free = !args.names.is_empty() && locks.iter().all(|(_, state)| word(state) == "free");
         (text, if is_free { FREE } else { HELD })
     };
-    output::write(&text).map(|()| code)
+    output::write(&text)?;
+    // Whether these locks are held is not known.
+    complaint.filter(|_| !args.check).map_or(Ok(code), |complaint| Err(Failure::own(complaint)))
 }
 
+/// Locks by name, and why others cannot be read.
+type Found = (Vec<(String, LockState)>, Vec<Fault>);
+
 /// The locks with these names, as they were named; and those that match patterns, the oldest hold first.
-fn look(
-    server: &connect::Args,
-    all: bool,
-    names: &[String],
-    patterns: &[String],
-) -> Result<Vec<(String, LockState)>, Failure> {
+fn look(server: &connect::Args, all: bool, names: &[String], patterns: &[String]) -> Result<Found, Failure> {
     check_names(names)?;
     let Some(client) = connect::running(server)? else {
         say("the private server does not run");
-        return Ok(names.iter().map(|name| (name.clone(), LockState::default())).collect());
+        return Ok((names.iter().map(|name| (name.clone(), LockState::default())).collect(), Vec::new()));
     };
-    let mut found = Vec::new();
+    let (mut found, mut unreadable) = (Vec::new(), Vec::new());
     if names.is_empty() || !patterns.is_empty() {
         let mut survey = Survey::new(client.places().map_err(own)?, &server.prefix, patterns, Duration::MAX);
         let seen = survey.look(WAITERS).map_err(|error| server.failed(error))?;
-        found.extend(seen.into_iter().map(|(name, seen)| (name, seen.state)));
+        unreadable = seen.unreadable;
+        found.extend(seen.seen.into_iter().map(|(name, seen)| (name, seen.state)));
         found.retain(|(name, state)| (all || is_used(state)) && !names.contains(name));
         // Names are in order already.
         found.sort_by_key(|(_, state)| {
@@ -125,45 +133,61 @@ fn look(
         });
     }
     if names.is_empty() {
-        return Ok(found);
+        return Ok((found, unreadable));
     }
     connected(server, client, async |client| {
         let mut locks = Vec::new();
         for name in names {
-            locks.push((name.clone(), lock(&client, name)?.inspect().await.map_err(own)?));
+            match lock(&client, name)?.inspect().await {
+                Ok(state) => locks.push((name.clone(), state)),
+                Err(fault @ (Fault::OtherLayout { .. } | Fault::WrongType { .. })) => unreadable.push(fault),
+                Err(fault) => return Err(own(fault)),
+            }
         }
         locks.extend(found);
-        Ok(locks)
+        Ok((locks, unreadable))
     })
 }
 
-/// The exit codes that monitors agree on.
+/// From the best to the worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Health {
-    Fine = 0,
-    Warning = 1,
-    Critical = 2,
-    Unknown = 3,
+    Fine,
+    Warning,
+    Unknown,
+    Critical,
+}
+
+impl Health {
+    /// The exit codes that monitors agree on.
+    fn code(self) -> u8 {
+        match self {
+            Health::Fine => 0,
+            Health::Warning => 1,
+            Health::Critical => 2,
+            Health::Unknown => 3,
+        }
+    }
 }
 
 /// A monitor reads stdout.
-fn unknown(failure: &Failure) -> u8 {
-    let _ = output::write(&format!("UNKNOWN - {}\n", printable(&failure.message)));
-    Health::Unknown as u8
+fn unknown(why: &str) -> String {
+    format!("UNKNOWN - {}\n", printable(why).replace('|', "¦"))
 }
 
-/// A line for each lock, and the worst exit code of all.
-fn check(args: &Args, locks: &[(String, LockState)], patterns: &[String]) -> (String, u8) {
-    if locks.is_empty() {
-        return (format!("OK - {}\n", printable(&nothing(patterns))), Health::Fine as u8);
+/// A line for each lock, one for those that cannot be read, and the worst exit code of all.
+fn check(args: &Args, locks: &[(String, LockState)], complaint: Option<&str>, patterns: &[String]) -> (String, u8) {
+    if locks.is_empty() && complaint.is_none() {
+        return (format!("OK - {}\n", printable(&nothing(patterns))), Health::Fine.code());
     }
-    let (mut text, mut worst) = (String::new(), Health::Fine);
+    let mut text = complaint.map(unknown).unwrap_or_default();
+    let mut worst = if complaint.is_some() { Health::Unknown } else { Health::Fine };
     for (name, state) in locks {
         let (health, line) = judge(args, name, state);
         text += &line;
         worst = worst.max(health);
     }
-    (text, worst as u8)
+    (text, worst.code())
 }
 
 /// A line as monitors read it: a word, what it is about, and figures behind a bar.

@@ -151,8 +151,12 @@ impl Watched {
             let (seen, survey) = each_second(found, || show.searching()).await.map_err(own)?;
             self.survey = Some(survey);
             match seen {
-                Ok(seen) => {
-                    let seen = seen.into_iter().map(|(name, seen)| (name, seen.state));
+                Ok(found) => {
+                    // One of them may be held.
+                    if let Some(complaint) = found.complaint() {
+                        return Err(own(complaint));
+                    }
+                    let seen = found.seen.into_iter().map(|(name, seen)| (name, seen.state));
                     locks.extend(seen.filter(|(name, state)| is_used(state) && !self.names.contains(name)));
                     break;
                 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
+use fairlock::error::Fault;
 use fairlock::operator::Seen;
 
 use super::rates::Rates;
@@ -60,6 +61,8 @@ pub(crate) struct App {
     pub(crate) filter: String,
     /// None before the first look.
     pub(crate) locks: Option<BTreeMap<String, Seen>>,
+    /// Locks that are not among them, and why.
+    pub(crate) unreadable: Vec<Fault>,
     /// The open lock with its queue.
     pub(crate) opened: Option<Seen>,
     pub(crate) rates: Rates,
@@ -104,6 +107,7 @@ impl App {
             sort: Sort::Held,
             filter: String::new(),
             locks: None,
+            unreadable: Vec::new(),
             opened: None,
             rates: Rates::new(now),
             seen_at: now,
@@ -120,9 +124,9 @@ impl App {
     pub(crate) fn take(&mut self, now: Instant, report: Report) {
         match report {
             Report::Seen(locks, opened) => {
-                self.rates.take(now, &locks);
+                self.rates.take(now, &locks.seen);
                 (self.seen_at, self.trouble, self.opened) = (now, None, opened);
-                self.locks = Some(locks);
+                (self.locks, self.unreadable) = (Some(locks.seen), locks.unreadable);
                 self.told_is_over(now);
                 let names = self.names();
                 if self.chosen.as_ref().is_none_or(|chosen| !names.contains(chosen)) && self.mode == Mode::List {

@@ -14,6 +14,7 @@ use super::app::{App, Mode};
 use super::sparkline::sparkline;
 use crate::duration::short;
 use crate::output::wrap;
+use crate::survey::complaint;
 use crate::text::{columns, cut, is_unanswered, name_of, printable, shorten};
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);
@@ -63,8 +64,9 @@ fn title(app: &App, server: &str, below: usize) -> String {
     let waiting: u64 = locks.values().map(|seen| seen.state.waiting).sum();
     let all = format!("{} lock{}", locks.len(), if locks.len() == 1 { "" } else { "s" });
     let shown = if app.filter.is_empty() { String::new() } else { format!("{} of ", app.names().len()) };
-    let below = if below > 0 { format!(", {below} below") } else { String::new() };
-    format!("{shown}{all}, {held} held, {waiting} waiting{below} · {server}")
+    let count = |count: usize, what: &str| if count > 0 { format!(", {count} {what}") } else { String::new() };
+    let (unreadable, below) = (count(app.unreadable.len(), "unreadable"), count(below, "below"));
+    format!("{shown}{all}, {held} held, {waiting} waiting{unreadable}{below} · {server}")
 }
 
 fn keys(app: &App, width: u16) -> String {
@@ -95,6 +97,9 @@ fn list(frame: &mut Frame<'_>, area: Rect, app: &App) -> usize {
     if names.is_empty() {
         let nothing = match (&app.locks, app.filter.is_empty()) {
             (None, _) => app.trouble.as_deref().map(printable).unwrap_or_default(),
+            (Some(_), true) if !app.unreadable.is_empty() => {
+                complaint(&app.unreadable).as_deref().map(printable).unwrap_or_default()
+            }
             (Some(_), true) => "No lock was used within the last hour.".to_owned(),
             (Some(_), false) => "No lock and no holder has this text. Esc shows all.".to_owned(),
         };

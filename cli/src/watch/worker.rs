@@ -1,6 +1,5 @@
 //! The thread that asks the servers, so that the screen and its keys never wait for one.
 
-use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use fairlock::operator::Seen;
 use fairlock::{ClientBuilder, state::BreakOutcome};
 
 use crate::duration::shown;
-use crate::survey::Survey;
+use crate::survey::{Locks, Survey};
 
 /// The most waiters that are shown of one lock.
 const WAITERS: u32 = 500;
@@ -25,7 +24,7 @@ pub(crate) enum Order {
 
 pub(crate) enum Report {
     /// The locks; and the open one with its queue, unless it is gone.
-    Seen(BTreeMap<String, Seen>, Option<Seen>),
+    Seen(Locks, Option<Seen>),
     Trouble(String),
     /// What became of an order to break a lease; and the lease, if its holder was told and has still to let go.
     Broke(String, Option<Lease>),
@@ -69,7 +68,7 @@ fn wait(orders: &Receiver<Order>, every: Duration) -> Result<Option<Order>, ()> 
 
 fn look(survey: &mut Survey, open: Option<&str>) -> Report {
     let looked = survey.look(1).and_then(|locks| {
-        let opened = open.filter(|name| locks.contains_key(*name));
+        let opened = open.filter(|name| locks.seen.contains_key(*name));
         Ok((opened.map(|name| survey.look_at(name, WAITERS)).transpose()?.flatten(), locks))
     });
     match looked {

@@ -17,6 +17,7 @@ mod grants;
 mod history;
 mod hold;
 mod hostile_texts;
+mod layouts;
 mod lease;
 mod local;
 mod look;
