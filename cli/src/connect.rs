@@ -104,6 +104,15 @@ impl Args {
         Failure { tip: tip.map(str::to_owned), ..Failure::own(error.to_string()) }
     }
 
+    /// With the way out for locks of another version of fairlock that the private server keeps: few jobs of one machine
+    /// use them, and no tool that deletes their keys may be at hand.
+    pub(crate) fn advised(&self, mut failure: Failure) -> Failure {
+        if self.local && failure.message.contains("OTHERLAYOUT") && failure.tip.is_none() {
+            failure.tip = local::how_to_forget();
+        }
+        failure
+    }
+
     /// What to do if the server does not answer.
     pub(crate) fn tip(&self) -> Option<&'static str> {
         let named =

@@ -61,7 +61,9 @@ fn main() -> ExitCode {
 fn hold_for_a_script(mut words: impl Iterator<Item = OsString>) -> Result<u8, Failure> {
     let script = words.next();
     match Cli::of(std::iter::once("fairlock".into()).chain(words)) {
-        Ok(Cli { server, task: Task::Hold(args), .. }) => run::hold::keep_for(script, &server, &args),
+        Ok(Cli { server, task: Task::Hold(args), .. }) => {
+            run::hold::keep_for(script, &server, &args).map_err(|failure| server.advised(failure))
+        }
         _ => Err(Failure::own("not called by fairlock")),
     }
 }
@@ -117,5 +119,5 @@ fn become_what_is_asked_for() -> ExitCode {
         Task::ManPages(args) => shipped::man_pages(args::command(), &args),
         Task::Connection => Err(Failure::own("this is only a page: fairlock help connection")),
     };
-    exit::with(result)
+    exit::with(result.map_err(|failure| cli.server.advised(failure)))
 }

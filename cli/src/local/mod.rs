@@ -17,7 +17,7 @@ use rustix::io::retry_on_intr;
 use crate::duration;
 use crate::exit::{Failure, say};
 use crate::process::{descendants, lookup, this_binary};
-use crate::text::printable;
+use crate::text::{printable, quoted};
 use args::Action;
 pub(crate) use args::Args;
 use folder::Folder;
@@ -71,6 +71,15 @@ fn stop(force: bool) -> Result<u8, Failure> {
     File::create(folder.stop_mark()).map_err(failed)?;
     connection.shut_down().map_err(|error| Failure::because("the private server did not stop", error))?;
     Ok(0)
+}
+
+/// What makes the private server forget all locks. It keeps them on disk, so its end alone does not.
+pub(crate) fn how_to_forget() -> Option<String> {
+    let folder = Folder::find().ok()?;
+    let folder = quoted(&folder.path().to_string_lossy());
+    Some(format!(
+        "to begin anew, where no job holds a lock or waits: fairlock local stop && rm -r {folder}/appendonly*"
+    ))
 }
 
 const ENDED: &str = "commands that hold a lock would be ended; `fairlock local stop --force` stops it anyway";

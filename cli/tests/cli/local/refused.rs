@@ -3,11 +3,12 @@
 use std::io::{Read as _, Write as _};
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::os::unix::net::UnixListener;
+use std::process::Command;
 use std::{fs, thread};
 
 use super::Place;
-use crate::shared::Process;
-use testkit::say;
+use crate::shared::{Finished, Process};
+use testkit::{layout_2, say};
 
 #[test]
 fn a_folder_that_others_can_use_is_refused() {
@@ -33,6 +34,30 @@ fn a_folder_that_others_can_use_is_refused() {
     fs::remove_file(place.folder()).unwrap();
     fs::write(place.folder(), "").unwrap();
     assert_eq!(place.run("true").finish().code, 125, "a file");
+}
+
+/// It keeps its locks on disk, so its end alone does not help.
+#[test]
+fn a_server_with_locks_of_another_layout_begins_anew_as_the_tip_says() {
+    let place = Place::new();
+    assert_eq!(place.local(&["start"]).code, 0);
+    let mut raw = redis::Client::open(format!("unix://{}", place.folder().join("redis.sock").display())).unwrap();
+    layout_2::write(&mut raw, "fairlock", "x", "idle");
+    drop(raw);
+    let refused = |finished: Finished| {
+        assert_eq!((finished.code, finished.stdout.as_str()), (125, ""), "{finished:?}");
+        finished.stderr
+    };
+    let told = refused(place.run("echo never").finish());
+    for words in [["status", "x"], ["wait", "x"], ["break", "x"], ["history", "x"]] {
+        assert_eq!(refused(Process::spawn(place.fairlock().arg("--local").args(words)).finish()), told);
+    }
+    let (_, tip) = told.split_once("\nfairlock: tip: to begin anew, where no job holds a lock or waits: ").unwrap();
+    let binary = env!("CARGO_BIN_EXE_fairlock");
+    let script = tip.trim_end().replacen("fairlock", binary, 1);
+    let done = Process::spawn(place.set_up(Command::new("sh").args(["-c", &script]))).finish();
+    assert_eq!((done.code, done.stderr.as_str()), (0, ""), "{script}");
+    assert_eq!(place.run("true").finish().code, 0);
 }
 
 #[test]
