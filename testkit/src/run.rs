@@ -5,6 +5,7 @@
 //! | `FAIRLOCK_REDIS_SERVER` | a path | this is the binary of all servers |
 //! | `FAIRLOCK_TEST_USER` | `least` | [`RedisServer::url`] logs in as a user with exactly the rights that docs/guide.md lists |
 //! | `FAIRLOCK_TOPOLOGY` | `sentinel`, `cluster` | it names sentinels, or the nodes of a cluster |
+//! | `FAIRLOCK_LAYOUT_2` | a path | `cli::layouts` runs this program of layout 2 next to the one under test |
 //!
 //! `make test-matrix` sets these and others in turn. Some tests are not affected: `model` talks to its servers without
 //! a client; the servers of `cli::local` are started by fairlock itself; `api::refusals` and `api::acl_least_rights`
