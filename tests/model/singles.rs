@@ -2,6 +2,7 @@
 //! kind, and requests at moments that follow from several others.
 
 mod losses;
+mod several;
 mod texts;
 
 use super::driver::{Driver, encode};
@@ -16,7 +17,7 @@ const TERMS: Terms =
 type Single = (&'static str, fn(&mut Driver) -> Checked);
 
 /// All single cases, by what they show.
-pub const SINGLES: [Single; 24] = [
+pub const SINGLES: [Single; 34] = [
     ("whoever stands behind the dead is next", behind_the_dead),
     ("an id of another form is refused", ids_of_another_form),
     ("what a client sends in another form is refused", texts::texts_of_another_form),
@@ -35,6 +36,19 @@ pub const SINGLES: [Single; 24] = [
     ("a recovery that an operator has ended does not wait for leases again", losses::an_operator_ends_a_recovery),
     ("a lease comes back only where it fits beside those that were granted later", losses::a_lease_that_does_not_fit),
     ("a lease beside which nobody may hold is over after a later grant", losses::a_later_grant),
+    ("in one slot the later lease stands", several::in_one_slot_the_later_lease_stands),
+    ("a lease comes back beside as many as all want", several::a_lease_comes_back_beside_as_many_as_all_want),
+    ("of those that hold the later ones are looked at first", several::the_later_ones_are_looked_at_first),
+    ("a lease that is over keeps none out", several::a_lease_that_is_over_keeps_none_out),
+    ("an id has one lease", several::an_id_has_one_lease),
+    ("a renewal raises most", several::a_renewal_raises_most),
+    (
+        "a lease of before a rollback lasts for what is left of it",
+        several::a_lease_of_before_a_rollback_comes_back_for_what_is_left_of_it,
+    ),
+    ("what an operator decided stands", several::what_an_operator_decided_stands),
+    ("a lease is back of which no memory tells", several::a_lease_is_back_of_which_no_memory_tells),
+    ("who is not believed is told who holds", several::who_is_not_believed_is_told_who_holds),
     ("a queue that is left shows that the rest was lost", losses::a_queue_is_left),
     ("a waiter that tries is granted one lease", a_waiter_that_tries),
     ("a seat proves a loss of which its memory does not know", a_seat_proves_a_loss),
