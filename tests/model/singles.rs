@@ -17,7 +17,7 @@ const TERMS: Terms =
 type Single = (&'static str, fn(&mut Driver) -> Checked);
 
 /// All single cases, by what they show.
-pub const SINGLES: [Single; 34] = [
+pub const SINGLES: [Single; 35] = [
     ("whoever stands behind the dead is next", behind_the_dead),
     ("an id of another form is refused", ids_of_another_form),
     ("what a client sends in another form is refused", texts::texts_of_another_form),
@@ -49,6 +49,10 @@ pub const SINGLES: [Single; 34] = [
     ("what an operator decided stands", several::what_an_operator_decided_stands),
     ("a lease is back of which no memory tells", several::a_lease_is_back_of_which_no_memory_tells),
     ("who is not believed is told who holds", several::who_is_not_believed_is_told_who_holds),
+    (
+        "a lease is recorded although its id is granted another",
+        several::a_lease_is_recorded_although_its_id_is_granted_another,
+    ),
     ("a queue that is left shows that the rest was lost", losses::a_queue_is_left),
     ("a waiter that tries is granted one lease", a_waiter_that_tries),
     ("a seat proves a loss of which its memory does not know", a_seat_proves_a_loss),

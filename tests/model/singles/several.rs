@@ -211,3 +211,14 @@ pub(super) fn who_is_not_believed_is_told_who_holds(driver: &mut Driver) -> Chec
     let answer = both.acquire("c.1", 3, memory)?;
     expect("it was", answer.word.as_str(), "disbelieved")
 }
+
+// Its lease is over, and its acquire is executed once more.
+pub(super) fn a_lease_is_recorded_although_its_id_is_granted_another(driver: &mut Driver) -> Checked {
+    let mut both = Both::start(driver);
+    both.take_all([("a.1", 1)])?;
+    if testkit::run::version() >= (6, 2) {
+        both.ask(&Request::History { switch: Some(true), count: 0 })?;
+    }
+    both.time += 2 * LONG.lease;
+    both.take_all([("a.1", 1)]).map(|_| ())
+}

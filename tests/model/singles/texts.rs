@@ -71,7 +71,8 @@ pub(super) fn times_of_no_use(driver: &mut Driver) -> Checked {
 // A byte that was changed on the way, or a client that reads the numbers and writes them anew.
 pub(super) fn numbers_of_nobody(driver: &mut Driver) -> Checked {
     for place in [1, 9, 17, 25, 33].map(|at| (1, at)).into_iter().chain([1, 9, 17].map(|at| (2, at))) {
-        for change in STRANGE {
+        let years = |_| 1000.0 * DAY as f64;
+        for change in STRANGE.into_iter().chain(matches!(place, (1, 25 | 33)).then_some(years as fn(f64) -> f64)) {
             queue(driver, &["a.1"])?;
             let queued = driver.run(TIME + 1, 100, &acquire("b.1"))?.answer;
             let before = driver.found().lock;
