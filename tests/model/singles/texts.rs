@@ -1,7 +1,7 @@
 //! Single cases of what clients send in another form than the scripts gave or the protocol says.
 
+use super::super::DAY;
 use super::super::driver::encode;
-use super::super::{DAY, State};
 use super::{Checked, Driver, TERMS, TIME, acquire, expect, heartbeat, queue, renew, with};
 
 // Scripts unpack what clients send back.
@@ -70,19 +70,21 @@ pub(super) fn times_of_no_use(driver: &mut Driver) -> Checked {
 
 // A byte that was changed on the way, or a client that reads the numbers and writes them anew.
 pub(super) fn numbers_of_nobody(driver: &mut Driver) -> Checked {
+    let years: fn(f64) -> f64 = |_| 1000.0 * DAY as f64;
     for place in [1, 9, 17, 25, 33].map(|at| (1, at)).into_iter().chain([1, 9, 17].map(|at| (2, at))) {
-        let years = |_| 1000.0 * DAY as f64;
-        for change in STRANGE.into_iter().chain(matches!(place, (1, 25 | 33)).then_some(years as fn(f64) -> f64)) {
-            queue(driver, &["a.1"])?;
-            let queued = driver.run(TIME + 1, 100, &acquire("b.1"))?.answer;
-            let before = driver.found().lock;
-            let (name, texts) = encode(&with("b.1", TERMS, queued.memory(), queued.seat()));
-            expect("the refusal", driver.refusal_of(TIME + 2, (name, edited(texts, place, change))), None)?;
-            let found = driver.found().lock;
-            let State { stamp, token, epoch, longest, recover_until, .. } = found.state;
-            let State { stamp: s, token: t, epoch: e, longest: l, recover_until: r, .. } = before.state;
-            expect("the numbers", (stamp, token, epoch, longest, recover_until), (s, t, e, l, r))?;
-            expect("the queue", found.queue, before.queue)?;
+        for change in STRANGE.into_iter().chain(matches!(place, (1, 25 | 33)).then_some(years)) {
+            // Also as what the first client brings after a loss.
+            for lost in [false, true] {
+                queue(driver, &["a.1"])?;
+                let queued = driver.run(TIME + 1, 100, &acquire("b.1"))?.answer;
+                let (name, texts) = encode(&with("b.1", TERMS, queued.memory(), queued.seat()));
+                if lost {
+                    driver.flush_all();
+                }
+                let before = driver.stored();
+                expect("the refusal", driver.refusal_of(TIME + 2, (name, edited(texts, place, change))), None)?;
+                expect("what is stored", driver.stored(), before)?;
+            }
         }
     }
     Ok(())
