@@ -61,7 +61,7 @@ pub type ReadPush = (bool, String, [u64; 2], [String; 2], [Vec<u8>; 2]);
 
 /// Reads a message.
 pub fn read_push(payload: &[u8]) -> Option<ReadPush> {
-    let Push { kind, id, token, ticket, seat, known, secret, lock } = Push::parse(payload)?;
+    let Push { kind, id, token, ticket, seat, known, secret, lock, .. } = Push::parse(payload)?;
     let (id, secret) = (id.as_str().to_owned(), secret.as_str().to_owned());
     let texts = [known.memory().as_bytes(), seat.as_bytes()].map(<[u8]>::to_vec);
     Some((kind == PushKind::Grant, id, [token.get(), ticket.get()], [secret, lock], texts))

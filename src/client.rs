@@ -9,8 +9,9 @@ use crate::error::{ConnectError, InvalidOption};
 use crate::keeper::Handle;
 use crate::lock::Lock;
 use crate::operation::Operation;
-use crate::options::{LockOptions, check_name};
+use crate::options::{LockOptions, READERS, check_name};
 use crate::protocol::LockKeys;
+use crate::rw_lock::RwLock;
 use crate::server::Target;
 
 /// A connection to a Redis server, and the thread that renews leases and keeps places in queues.
@@ -99,6 +100,54 @@ impl Client {
         let (owner, label) = options.texts();
         let label = label.map_or_else(|| self.label.clone(), Into::into);
         Ok(Lock::new(self.handle.clone(), spec, label, owner.unwrap_or_default().into()))
+    }
+
+    /// The semaphore of this name: a lock that so many may hold together, from 1 to 1000. It is [`lock_with`] the option
+    /// [`slots`](LockOptions::slots), which says more. No round trip.
+    ///
+    /// Waiters are served in order, as those of any lock, and [`Held::slot`](crate::Held::slot) says which of the places
+    /// a holder has. [`inspect`](Lock::inspect) tells who holds the others. Fencing tokens rise in each slot, and of two
+    /// holders either may have the higher one: a store can refuse old tokens if it keeps the latest one for each slot.
+    ///
+    /// # Errors
+    /// [`InvalidOption`] if the name or the number cannot be a lock's.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(client: fairlock::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let gpus = client.semaphore("gpu", 4)?;
+    /// let guard = gpus.acquire().await?;
+    /// println!("GPU {}", guard.slot()); // from 0 to 3
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// [`lock_with`]: Self::lock_with
+    pub fn semaphore(&self, name: &str, slots: u32) -> Result<Lock, InvalidOption> {
+        self.lock_with(name, LockOptions::default().slots(slots))
+    }
+
+    /// The read-write lock of this name, with the usual options: up to 1000 readers hold it together, or one writer. No
+    /// round trip.
+    ///
+    /// # Errors
+    /// [`InvalidOption`] if the name cannot be a lock's.
+    pub fn rw_lock(&self, name: &str) -> Result<RwLock, InvalidOption> {
+        self.rw_lock_with(name, LockOptions::default())
+    }
+
+    /// The read-write lock of this name, with these options, for readers and writers. No round trip.
+    ///
+    /// # Errors
+    /// [`InvalidOption`] if the name or an option cannot work, or if the options name [`slots`](LockOptions::slots).
+    pub fn rw_lock_with(&self, name: &str, options: LockOptions) -> Result<RwLock, InvalidOption> {
+        if let Some(slots) = options.chosen_slots() {
+            let what = "a read-write lock, which one writer holds or up to 1000 readers";
+            return Err(InvalidOption::FixedSlots { what, slots });
+        }
+        let writer = self.lock_with(name, options.clone())?;
+        let reader = self.lock_with(name, options.slots(READERS.into()))?;
+        Ok(RwLock::new(reader, writer))
     }
 
     /// Ends the client: waiters get [`Fault::Closed`](crate::error::Fault::Closed), guards hear that they are lost, everything

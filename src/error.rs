@@ -224,11 +224,14 @@ pub enum AcquireError {
 #[non_exhaustive]
 pub enum TryAcquireError {
     /// Another process holds the lock or waits for it, or the server lost data and grants nothing for a while.
-    #[error("busy: {}, {waiting} waiting", held_by(.holders, .recovering_for))]
+    #[error("busy: {}, {waiting} waiting", held_by(.holders, .held, .recovering_for))]
     #[non_exhaustive]
     Busy {
-        /// The holder, if there is one: one at most, and there may be waiters only.
+        /// The holder of the lowest slot, if there is one: there may be waiters only. [`inspect`](crate::Lock::inspect)
+        /// tells all.
         holders: Vec<Holder>,
+        /// How many hold the lock.
+        held: u64,
         /// The number of waiters.
         waiting: u64,
         /// For how long nothing is granted at most, because the server lost data and waits for its clients to return.

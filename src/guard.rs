@@ -123,6 +123,48 @@ impl Guard {
         self.ask(move |handle, shared| async move { renew(&handle, &shared, Some(additional)).await })
     }
 
+    /// Lets readers in: from now on up to 1000 may hold the lock together with this lease, which keeps its token and
+    /// its slot, and no other writer was in between. It also renews the lease. One round trip, in which the server
+    /// grants the lock to the readers that wait in front of the queue. A lease that was downgraded stays so; doing it
+    /// again changes nothing.
+    ///
+    /// The caller no longer writes from the moment of the call. It waits until the server has answered, which may take
+    /// as long as the lease lasts.
+    ///
+    /// # Errors
+    /// [`RenewError::Invalid`] if others share the lease's number of [`slots`](crate::LockOptions::slots) already: only
+    /// a writer, or the holder of a lock with one slot, can become a reader. It is as it was.
+    /// [`RenewError::Lost`] if the lease is lost. So while the lease is held, it is a writer's after an error.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped after its first poll, the lease may be a writer's or a reader's, and soon is a reader's:
+    /// the client repeats the request. To be sure, call it again.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(client: fairlock::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// # async fn write() {}
+    /// # async fn read() {}
+    /// let guard = client.rw_lock("index")?.write().await?;
+    /// write().await;
+    /// guard.downgrade().await?;
+    /// read().await; // what was written, with others
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn downgrade(&self) -> Operation<Result<(), RenewError>> {
+        self.ask(|handle, shared| async move {
+            let most = shared.spec.most;
+            if most > 1 {
+                let name = shared.spec.name().clone();
+                return Err(InvalidOption::NoWriter { name, most: most.into() }.into());
+            }
+            shared.check()?;
+            let outcome = handle.downgrade(shared.spec.name(), shared.id).await?;
+            renewed(&shared, outcome)
+        })
+    }
+
     /// Releases the lock and reports whether it was held to the end. One round trip, in which the next waiter is
     /// granted the lock.
     ///
@@ -176,7 +218,11 @@ impl fmt::Debug for Guard {
 
 pub(crate) async fn renew(handle: &Handle, shared: &Shared, extend: Option<Duration>) -> Result<(), RenewError> {
     shared.check()?;
-    match handle.renew(shared.spec.name(), shared.id, extend).await? {
+    renewed(shared, handle.renew(shared.spec.name(), shared.id, extend).await?)
+}
+
+fn renewed(shared: &Shared, outcome: Renewal) -> Result<(), RenewError> {
+    match outcome {
         Renewal::Renewed => Ok(()),
         Renewal::Lost(reason) => Err(shared.lost_with(reason).into()),
         Renewal::TooLong { left } => {
@@ -224,6 +270,13 @@ impl Held {
     /// token.
     pub fn ticket(&self) -> u64 {
         self.shared.ticket.get()
+    }
+
+    /// The slot: which of the [`slots`](crate::LockOptions::slots) this lease has, from 0 on, the lowest that was free
+    /// at its grant. No two leases have one slot at the same time, so it can say which of several things to use. Stays
+    /// as it is when the lease is lost. Of a lock that only one may hold it is 0.
+    pub fn slot(&self) -> u32 {
+        self.shared.slot.into()
     }
 
     /// The id of this acquire, as others see it in [`inspect`](crate::Lock::inspect): [`Holder::id`](crate::state::Holder::id).

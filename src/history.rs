@@ -48,6 +48,8 @@ pub struct PastGrant {
     pub waited: Duration,
     /// For how long it held the lock.
     pub held: Duration,
+    /// Which of the slots it had, as [`Holder::slot`](crate::state::Holder::slot).
+    pub slot: u32,
     /// How its lease ended.
     pub ended: EndedAs,
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// The holder of a lock.
+/// A holder of a lock. A semaphore or a read-write lock may have several.
 ///
 /// # Examples
 /// ```no_run
@@ -22,6 +22,10 @@ pub struct Holder {
     /// The holder's id: `CLIENT.N`, the UUID of its client and the number of the acquire within it. Equal ids are
     /// the same acquire, also before and after the grant ([`QueuedWaiter::id`]). Beyond that its format may change.
     pub id: String,
+    /// Which of the slots its lease has, as [`Held::slot`](crate::Held::slot).
+    pub slot: u32,
+    /// How many may hold the lock together while this lease lasts: 1 for a lock or a writer, 1000 for a reader.
+    pub most: u32,
     /// The fencing token of its lease.
     pub token: u64,
     /// Its label.
@@ -66,6 +70,8 @@ pub struct QueuedWaiter {
     pub waited: Duration,
     /// Whether its session is live. A waiter whose session has ended is purged when its turn comes.
     pub alive: bool,
+    /// How many may hold the lock together with it once it is granted the lock, see [`Holder::most`].
+    pub most: u32,
 }
 
 /// The state of a lock at one moment. The queue is read in pages, so it may move between two of them.
@@ -85,7 +91,7 @@ pub struct QueuedWaiter {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LockState {
-    /// The holder, if there is one: one at most.
+    /// The holders, in the order of their slots. While one of them may hold it alone, there is one at most.
     pub holders: Vec<Holder>,
     /// The number of waiters, live or not.
     pub waiting: u64,

@@ -6,6 +6,7 @@
 //! | a connection, its login and its settings | [`Client`], [`ClientBuilder`] |
 //! | a lock and its options | [`Client::lock`], [`Lock`], [`LockOptions`] |
 //! | waiting for a turn, with a timeout, a label, a place in line | [`Lock::acquire`], [`Lock::enqueue`], [`Acquire`] |
+//! | several holders; many readers or one writer | [`Client::semaphore`], [`Held::slot`]; [`Client::rw_lock`], [`RwLock`] |
 //! | trying without waiting | [`Lock::try_acquire`] |
 //! | holding, its token, its loss | [`Guard`], [`Held`], [`SharedGuard`], [`error::Lost`] |
 //! | a job that is dropped when the lease is lost | [`Acquire::run`], [`Acquire::run_blocking`] |
@@ -47,6 +48,7 @@ pub mod operator;
 mod options;
 mod protocol;
 mod run;
+mod rw_lock;
 mod server;
 mod share;
 mod spots;
@@ -68,6 +70,7 @@ pub use lock::Lock;
 pub use lock_all::{AllGuard, LockAll};
 pub use operation::Operation;
 pub use options::LockOptions;
+pub use rw_lock::RwLock;
 pub use share::SharedGuard;
 #[cfg(feature = "tls")]
 pub use tls::Tls;

@@ -6,8 +6,8 @@ mod spec;
 use std::sync::Arc;
 use std::time::Duration;
 
-use limits::within;
-pub(crate) use limits::{LEAST, LONGEST, check_name, check_prefix, check_text, in_bounds};
+pub(crate) use limits::{LEAST, LONGEST, READERS, check_name, check_prefix, check_text, in_bounds};
+use limits::{check_slots, within};
 pub(crate) use spec::Spec;
 
 use crate::error::InvalidOption;
@@ -33,6 +33,7 @@ use crate::term::margin;
 #[derive(Debug, Clone)]
 #[must_use]
 pub struct LockOptions {
+    slots: Option<u32>,
     lease: Duration,
     liveness: Duration,
     buffer: Duration,
@@ -66,6 +67,7 @@ enum Renewal {
 impl Default for LockOptions {
     fn default() -> Self {
         Self {
+            slots: None,
             lease: Duration::from_secs(30),
             liveness: Duration::from_secs(10),
             buffer: Duration::from_secs(2),
@@ -87,6 +89,21 @@ impl LockOptions {
     /// The defaults: lease 30 s, renewed every 10 s, notice 3 s, liveness 10 s, buffer 2 s.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// How many may hold the lock together: a semaphore (default 1, from 1 to 1000). Each holder has a
+    /// [slot](crate::Held::slot) of its own, from 0 on. [`Client::semaphore`](crate::Client::semaphore) sets only this.
+    ///
+    /// Nothing is stored at the server: each lease brings its own number, and while it lasts, no more than that hold.
+    /// So programs that disagree, such as two versions during a deployment, need no error: the smallest number of those
+    /// who hold counts, and a waiter waits until one more is within its own number, too. A name that some use as a lock
+    /// and others as a semaphore is the same with 1. Waiters are served in the order of their tickets, whatever their
+    /// numbers are: one that has to wait stops all behind it, so that nobody starves.
+    ///
+    /// There are no weights and no priorities: a waiter that needs more, or counts for less, could starve.
+    pub fn slots(mut self, slots: u32) -> Self {
+        self.slots = Some(slots);
+        self
     }
 
     /// How long a holder may keep the lock without a renewal (default 30 s, from 50 ms to 30 days). A holder that dies
@@ -207,6 +224,11 @@ impl LockOptions {
         self
     }
 
+    /// The slots that were chosen.
+    pub(crate) fn chosen_slots(&self) -> Option<u32> {
+        self.slots
+    }
+
     /// The owner and the label that were chosen.
     pub(crate) fn texts(&self) -> (Option<&str>, Option<&str>) {
         (self.owner.as_deref(), self.label.as_deref())
@@ -225,6 +247,7 @@ impl LockOptions {
     pub(crate) fn of(&self, keys: LockKeys) -> Result<Arc<Spec>, InvalidOption> {
         check_text("the owner", self.owner.as_deref().unwrap_or_default())?;
         check_text("the label", self.label.as_deref().unwrap_or_default())?;
+        let most = self.slots.map_or(Ok(1), check_slots)?;
         within("the lease", self.lease, LEAST, LONGEST)?;
         within("the liveness", self.liveness, LEAST, LONGEST)?;
         within("the buffer", self.buffer, Duration::ZERO, LONGEST)?;
@@ -260,6 +283,7 @@ impl LockOptions {
         Ok(Arc::new(Spec {
             metrics_label,
             keys: Arc::new(keys),
+            most,
             lease: self.lease,
             liveness: self.liveness,
             buffer: self.buffer,
@@ -291,6 +315,7 @@ mod tests {
         let seconds = Duration::from_secs;
         let spec = |lease, liveness, buffer, notice, renew_every, max_hold| Spec {
             keys: Arc::new(LockKeys::new("fairlock", "x")),
+            most: 1,
             lease: seconds(lease),
             liveness: seconds(liveness),
             buffer: seconds(buffer),
@@ -312,6 +337,8 @@ mod tests {
         assert_eq!(*check(all.clone().confirm_grants()).unwrap(), confirmed);
         let bounded = Spec { max_waiting: Some(7), ..spec(100, 11, 12, 13, Some(seconds(100) / 3), None) };
         assert_eq!(*check(all.clone().max_waiting(7)).unwrap(), bounded);
+        let several = Spec { most: 5, ..spec(100, 11, 12, 13, Some(seconds(100) / 3), None) };
+        assert_eq!(*check(all.clone().slots(5)).unwrap(), several);
         assert_eq!(*check(all.manual_renewal()).unwrap(), spec(100, 11, 12, 13, None, None));
         assert_eq!(*check(LockOptions::new()).unwrap(), spec(30, 10, 2, 3, Some(seconds(10)), None));
         assert_eq!(&**check(LockOptions::new()).unwrap().name(), "x");

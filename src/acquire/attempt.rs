@@ -213,12 +213,13 @@ impl From<Failed> for AcquireError {
 impl From<Failed> for TryAcquireError {
     fn from(failed: Failed) -> Self {
         match failed {
-            Failed::NotGranted(NotGranted::Busy { holder, waiting, recovering_for }) => {
-                TryAcquireError::Busy { holders: holder.into_iter().map(|it| *it).collect(), waiting, recovering_for }
+            Failed::NotGranted(NotGranted::Busy { holder, held, waiting, recovering_for }) => {
+                let holders = holder.into_iter().map(|it| *it).collect();
+                TryAcquireError::Busy { holders, held, waiting, recovering_for }
             }
             // A try joins no queue.
             Failed::NotGranted(NotGranted::QueueFull { waiting }) => {
-                TryAcquireError::Busy { holders: Vec::new(), waiting, recovering_for: None }
+                TryAcquireError::Busy { holders: Vec::new(), held: 0, waiting, recovering_for: None }
             }
             Failed::NotGranted(NotGranted::Timeout { waited, cause, .. }) => {
                 Fault::Unavailable { waited, cause: cause.map(Into::into) }.into()

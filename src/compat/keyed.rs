@@ -91,11 +91,16 @@ impl KeyedMutex {
     /// lease at the latest.
     ///
     /// # Errors
-    /// [`InvalidOption`] if the space or an option cannot work.
+    /// [`InvalidOption`] if the space or an option cannot work, or if the options name more than one
+    /// [slot](LockOptions::slots).
     pub fn with_options(client: &Client, space: &str, options: LockOptions) -> Result<Self, InvalidOption> {
         // Its end must be the first colon: key `1:2` of `user` is not key `2` of `user:1`.
         let name = space.replace('%', "%25").replace(':', "%3A");
         options.check(&name)?;
+        if let Some(slots @ 2..) = options.chosen_slots() {
+            let what = "a `KeyedMutex`, in which one holds a key";
+            return Err(InvalidOption::FixedSlots { what, slots });
+        }
         let space = Space { client: client.clone(), name, options, held: Mutex::default() };
         Ok(Self { space: Arc::new(space), timeout: None })
     }

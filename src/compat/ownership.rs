@@ -50,10 +50,10 @@ impl Ownership {
         Operation::of_others(async move {
             match acquire.await {
                 Ok(guard) => Ok(Self::Granted(guard)),
-                Err(TryAcquireError::Busy { mut holders, waiting, recovering_for }) => match holders.pop() {
+                Err(TryAcquireError::Busy { mut holders, held, waiting, recovering_for }) => match holders.pop() {
                     Some(holder) if !owner.is_empty() && holder.owner == *owner => Ok(Self::Mine(holder)),
                     Some(holder) => Ok(Self::Other(holder)),
-                    None => Err(TryAcquireError::Busy { holders, waiting, recovering_for }),
+                    None => Err(TryAcquireError::Busy { holders, held, waiting, recovering_for }),
                 },
                 Err(error) => Err(error),
             }

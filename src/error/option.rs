@@ -1,5 +1,6 @@
 //! Names and options that cannot work.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A name or an option that cannot work. Nothing was sent to the server.
@@ -36,6 +37,34 @@ pub enum InvalidOption {
     /// There is no name of a lock in a list of names.
     #[error("no lock was named: give at least one name")]
     NoNames,
+    /// A lock cannot have as many slots.
+    #[error("the slots are {slots}: a lock has from 1 to 1000, and with 1 only one may hold it")]
+    #[non_exhaustive]
+    Slots {
+        /// What was given.
+        slots: u32,
+    },
+    /// A number of slots was given where it is fixed.
+    #[error("{slots} slots were given for {what}: leave the option `slots` out, or use a lock with it")]
+    #[non_exhaustive]
+    FixedSlots {
+        /// "a read-write lock, which has one writer or up to 1000 readers", for example.
+        what: &'static str,
+        /// What was given.
+        slots: u32,
+    },
+    /// A lease that its holder shares with others was to be downgraded.
+    #[error(
+        "a lease of the lock {name:?} that up to {most} may share cannot be downgraded: only a writer, or the holder of \
+         a lock with one slot, can become a reader"
+    )]
+    #[non_exhaustive]
+    NoWriter {
+        /// The lock.
+        name: Arc<str>,
+        /// How many may hold the lock together.
+        most: u32,
+    },
     /// The function is a closure, which has no name of its own.
     #[error("{name} has no name of its own: name a lock, and use its `locked`")]
     #[non_exhaustive]

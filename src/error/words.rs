@@ -59,13 +59,18 @@ pub(super) fn at(position: &Option<u64>, age: &Option<Duration>) -> String {
     format!(", at position {position} of the queue {} before", brief(age))
 }
 
-pub(super) fn held_by(holders: &[Holder], recovering_for: &Option<Duration>) -> String {
+pub(super) fn held_by(holders: &[Holder], held: &u64, recovering_for: &Option<Duration>) -> String {
+    let others = match held.saturating_sub(1) {
+        0 => String::new(),
+        1 => ", and by another".into(),
+        others => format!(", and by {others} others"),
+    };
     match (holders.first(), recovering_for) {
         (Some(holder), _) if !holder.confirmed && holder.held_for.as_secs() > 0 => {
-            format!("granted {} ago to {:?}, which has not answered", brief(&holder.held_for), holder.label)
+            format!("granted {} ago to {:?}, which has not answered{others}", brief(&holder.held_for), holder.label)
         }
         (Some(holder), _) => {
-            format!("held by {:?} for another {} unless renewed", holder.label, brief(&holder.remaining))
+            format!("held by {:?} for another {} unless renewed{others}", holder.label, brief(&holder.remaining))
         }
         (None, Some(longest)) => {
             format!("nothing is granted for up to {} because the server lost data", brief(longest))

@@ -83,6 +83,11 @@ impl Handle {
         self.question(lock, Question::Renew { id, extend }, AnswerSender::Renewal).await?
     }
 
+    /// Lets readers in beside a writer.
+    pub(crate) async fn downgrade(&self, lock: &Arc<str>, id: Id) -> Result<Renewal, Fault> {
+        self.question(lock, Question::Downgrade { id }, AnswerSender::Renewal).await?
+    }
+
     /// Switches the automatic renewal of a lease on or off.
     pub(crate) fn renew_automatically(&self, lock: &Arc<str>, id: Id, on: bool) -> Result<(), Fault> {
         self.send(Message::Command { lock: lock.clone(), command: Command::Automatic { id, on } })

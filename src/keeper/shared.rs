@@ -23,6 +23,7 @@ pub(crate) struct Shared {
     pub(crate) id: Id,
     pub(crate) token: Token,
     pub(crate) ticket: Ticket,
+    pub(crate) slot: u16,
     pub(crate) origin: Origin,
     /// When the keeper heard of the grant.
     granted: (Time, SystemTime),
@@ -38,8 +39,7 @@ impl Shared {
     pub(crate) fn new(
         spec: Arc<Spec>,
         id: Id,
-        token: Token,
-        ticket: Ticket,
+        (token, ticket, slot): (Token, Ticket, u16),
         origin: Origin,
         deadline: Time,
         wakers: Arc<Wakers>,
@@ -50,6 +50,7 @@ impl Shared {
             id,
             token,
             ticket,
+            slot,
             origin,
             granted: (now, SystemTime::now()),
             course: Course::new(now, deadline),
@@ -235,7 +236,7 @@ mod tests {
         let origin = Origin { client, process: Process::this(), label, owner, called: Time::now() };
         let wakers = Wakers::of_this_process();
         wakers.begin().unwrap();
-        Arc::new(Shared::new(spec, Id(1), token, ticket, origin, deadline, wakers))
+        Arc::new(Shared::new(spec, Id(1), (token, ticket, 0), origin, deadline, wakers))
     }
 
     // If the machine was suspended, or the keeper did not run.

@@ -8,6 +8,8 @@ use crate::error::InvalidOption;
 pub(crate) const LEAST: Duration = Duration::from_millis(50);
 /// The longest lease, also of one that is extended.
 pub(crate) const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+/// The most slots that a lock may have, and how many readers may hold a read-write lock together.
+pub(crate) const READERS: u16 = 1000;
 const MOST_TIMEOUT: Duration = Duration::from_secs(366 * 24 * 3600);
 const MOST_NAME: usize = 512;
 const MOST_TEXT: usize = 4096;
@@ -23,6 +25,12 @@ pub(super) fn within(
         return Err(InvalidOption::Duration { option, value, least, most });
     }
     Ok(())
+}
+
+/// How many may hold a lock together.
+pub(super) fn check_slots(slots: u32) -> Result<u16, InvalidOption> {
+    let most = u16::try_from(slots).ok().filter(|most| (1..=READERS).contains(most));
+    most.ok_or(InvalidOption::Slots { slots })
 }
 
 /// A timeout that timers can have: more than zero, and no longer than anybody waits.
@@ -78,6 +86,13 @@ mod tests {
             (Duration::MAX, 366 * DAY),
         ] {
             assert_eq!(in_bounds(given), used);
+        }
+    }
+
+    #[test]
+    fn a_lock_has_from_one_to_a_thousand_slots() {
+        for (slots, most) in [(1, Some(1)), (1000, Some(1000)), (0, None), (1001, None), (65_537, None)] {
+            assert_eq!(check_slots(slots), most.ok_or(InvalidOption::Slots { slots }));
         }
     }
 

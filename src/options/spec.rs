@@ -9,6 +9,8 @@ use crate::protocol::LockKeys;
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Spec {
     pub(crate) keys: Arc<LockKeys>,
+    /// How many may hold the lock together while a lease of it lasts, itself among them.
+    pub(crate) most: u16,
     pub(crate) lease: Duration,
     pub(crate) liveness: Duration,
     pub(crate) buffer: Duration,

@@ -82,12 +82,27 @@ texts! {
     Seat(47)
 }
 
+/// What a client reads in a seat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SeatTold {
+    /// The place from which this waiter came.
+    pub(super) ticket: Ticket,
+    /// None: it is a place.
+    pub(super) token: Option<Token>,
+    pub(super) slot: u16,
+    pub(super) most: u16,
+}
+
 impl Seat {
-    /// The place from which this waiter came, and the token of its lease if it has one.
-    pub(super) fn told(self) -> Option<(Ticket, Option<Token>)> {
+    pub(super) fn told(self) -> Option<SeatTold> {
         let mut packed = Packed(self.as_bytes());
         let (_version, _epoch) = (packed.byte()?, packed.number()?);
-        Some((Ticket::new(packed.number()?)?, Token::new(packed.number()?)))
+        Some(SeatTold {
+            ticket: Ticket::new(packed.number()?)?,
+            token: Token::new(packed.number()?),
+            slot: packed.half()?,
+            most: packed.half()?,
+        })
     }
 }
 

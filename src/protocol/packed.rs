@@ -33,9 +33,14 @@ impl<'a> Packed<'a> {
         self.take(size.into())
     }
 
-    /// That of a text of up to 64 KiB.
+    /// A number of two bytes.
+    pub(crate) fn half(&mut self) -> Option<u16> {
+        Some(u16::from_le_bytes(self.take(2)?.try_into().ok()?))
+    }
+
+    /// The size of a text of up to 64 KiB.
     pub(crate) fn size(&mut self) -> Option<usize> {
-        Some(u16::from_le_bytes(self.take(2)?.try_into().ok()?).into())
+        self.half().map(usize::from)
     }
 
     /// A text of up to 64 KiB.

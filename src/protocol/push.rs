@@ -1,7 +1,7 @@
 //! The messages that scripts publish to a client, parsed once when they arrive.
 
 use super::ids::{Secret, WireId};
-use super::memory::{Knowledge, Memory, Seat};
+use super::memory::{Knowledge, Memory, Seat, SeatTold};
 use super::packed::Packed;
 use super::stamps::{Ticket, Token};
 
@@ -13,6 +13,7 @@ pub(crate) struct Push {
     pub(crate) token: Token,
     /// The waiter's place in the queue, or the token if it had none.
     pub(crate) ticket: Ticket,
+    pub(crate) slot: u16,
     pub(crate) seat: Seat,
     pub(crate) known: Knowledge,
     pub(crate) secret: Secret,
@@ -36,7 +37,7 @@ impl Push {
         };
         let _left = packed.span()?; // for people: nobody knows how old a message is
         let (memory, seat) = (Memory::new(packed.short()?)?, Seat::new(packed.short()?)?);
-        let (ticket, token) = seat.told()?;
+        let SeatTold { ticket, token, slot, .. } = seat.told()?;
         let [id, secret, lock] =
             [packed.text()?, packed.short()?, packed.text()?].map(|text| std::str::from_utf8(text).ok());
         let (id, known) = (WireId::parse(id?)?, Knowledge::told(memory)?);
@@ -45,6 +46,7 @@ impl Push {
             id,
             token: token?,
             ticket,
+            slot,
             seat,
             known,
             secret: Secret::repeated(secret?),
@@ -64,6 +66,10 @@ mod tests {
         std::iter::once(3).chain(packed).collect()
     }
 
+    fn seat(ticket: f64, token: f64) -> Vec<u8> {
+        [&numbers(&[99.0, ticket, token])[..], &[2, 0, 4, 0]].concat()
+    }
+
     /// A message, in pieces: word, left, memory, seat, id, secret and lock.
     fn pieces(word: &str) -> Vec<Vec<u8>> {
         let short = |text: &[u8]| [&[u8::try_from(text.len()).unwrap()], text].concat();
@@ -72,7 +78,7 @@ mod tests {
             short(word.as_bytes()),
             6700_f64.to_le_bytes().to_vec(),
             short(&numbers(&[99.0, 130.0, 123.0, 7.0, 8.0])),
-            short(&numbers(&[99.0, 45.0, 123.0])),
+            short(&seat(45.0, 123.0)),
             text("abc.7"),
             short(b"s3cret"),
             text("fairlock:{a b c}:lock"),
@@ -91,7 +97,8 @@ mod tests {
                 id: WireId::parse("abc.7").unwrap(),
                 token: Token::new(123).unwrap(),
                 ticket: Ticket::new(45).unwrap(),
-                seat: Seat::new(&numbers(&[99.0, 45.0, 123.0])).unwrap(),
+                slot: 2,
+                seat: Seat::new(&seat(45.0, 123.0)).unwrap(),
                 known: Knowledge::new(memory, Epoch::new(99), Stamp::new(130)),
                 secret: Secret::repeated("s3cret"),
                 lock: "fairlock:{a b c}:lock".into()
@@ -112,11 +119,11 @@ mod tests {
             (1, f64::NAN.to_le_bytes().to_vec()),
             (2, short(&[3; 10])),
             (2, short(&[3; 200])),
-            (3, short(&numbers(&[99.0, 45.0, 0.0]))),
-            (3, short(&numbers(&[99.0, 0.0, 123.0]))),
-            (3, short(&numbers(&[99.0, 45.0, 0.5]))),
-            (3, short(&numbers(&[99.0, 45.0, 9_007_199_254_740_994.0]))),
-            (3, short(&numbers(&[99.0, 45.0]))),
+            (3, short(&seat(45.0, 0.0))),
+            (3, short(&seat(0.0, 123.0))),
+            (3, short(&seat(45.0, 0.5))),
+            (3, short(&seat(45.0, 9_007_199_254_740_994.0))),
+            (3, short(&numbers(&[99.0, 45.0, 123.0]))),
             (4, vec![1, 0, b'a']),
             (5, vec![1, 0xff]),
             (6, vec![1, 0, 0xff]),

@@ -11,9 +11,9 @@ use rmpv::decode::read_value_ref_with_max_depth;
 use self::fields::Fields;
 pub(crate) use self::value::Value;
 use super::ids::WireId;
-use super::memory::{Knowledge, Memory, Seat};
+use super::memory::{Knowledge, Memory, Seat, SeatTold};
 use super::packed::Packed;
-use super::request::{Request, Verb};
+use super::request::{AcquireRequest, RenewRequest, Request, Verb};
 use super::stamps::{Epoch, Ticket, Token};
 use crate::history::History;
 use crate::inspect::{BreakOutcome, Holder, LockState, QueuedWaiter};
@@ -39,13 +39,18 @@ pub(crate) struct Common {
     /// Before that no lease ends.
     pub(crate) first_left: Duration,
     pub(crate) recover_left: Duration,
-    /// The lease that this client holds at this lock.
-    pub(crate) own: Option<OwnLease>,
+    /// Leases that this client holds at this lock: all its claims, those that the request named, and maybe others.
+    pub(crate) own: Vec<OwnLease>,
     /// The script stopped at its batch limit: the caller is to go on where it stopped.
     pub(crate) again: bool,
 }
 
 impl Common {
+    /// The lease of this id.
+    pub(crate) fn own(&self, id: &WireId) -> Option<&OwnLease> {
+        self.own.iter().find(|own| own.id == *id)
+    }
+
     /// How long nothing is granted, at the most, while the server waits for the clients that were there before it lost
     /// data.
     pub(crate) fn recovering_for(&self) -> Option<Duration> {
@@ -60,6 +65,8 @@ pub(crate) struct OwnLease {
     pub(crate) token: Token,
     /// The waiter's place in the queue, or the token if it never had one.
     pub(crate) ticket: Ticket,
+    pub(crate) slot: u16,
+    pub(crate) most: u16,
     pub(crate) seat: Seat,
     /// Until it is confirmed, it may be shorter than what the waiter asked for.
     pub(crate) claim: bool,
@@ -165,7 +172,7 @@ impl Verb {
     fn verdict(self, word: &[u8], head: &Head, fields: Fields) -> Option<Verdict> {
         Some(match self {
             Verb::Acquire => Verdict::Acquire(match word {
-                b"granted" if head.common.own.is_some() => AcquireVerdict::Granted,
+                b"granted" if !head.common.own.is_empty() => AcquireVerdict::Granted,
                 b"queued" => {
                     let (ticket, seat) = head.place?;
                     AcquireVerdict::Queued { ticket, seat, rank: head.rank? }
@@ -180,7 +187,7 @@ impl Verb {
                 _ => return None,
             }),
             Verb::Renew => Verdict::Renew(match word {
-                b"renewed" if head.common.own.is_some() => RenewVerdict::Renewed,
+                b"renewed" if !head.common.own.is_empty() => RenewVerdict::Renewed,
                 b"broken" => RenewVerdict::Broken,
                 b"lost" => RenewVerdict::Lost,
                 _ => return None,
@@ -230,16 +237,16 @@ impl Head {
         let (waiting, held) = (packed.number()?, packed.number()?);
         let (first_left, recover_left, keep) = (packed.span()?, packed.span()?, packed.span()?);
         let known = Knowledge::told(Memory::new(packed.short()?)?)?;
-        let (mut own, mut place) = (None, None);
+        let (mut own, mut place) = (Vec::new(), None);
         for _ in 0..packed.size()? {
             const CLAIM: u8 = 1;
             let claim = packed.byte()? & CLAIM != 0;
             let id = WireId::parse(std::str::from_utf8(packed.text()?).ok()?)?;
             let seat = Seat::new(packed.short()?)?;
             let left = packed.span()?;
-            let (ticket, token) = seat.told()?;
+            let SeatTold { ticket, token, slot, most } = seat.told()?;
             match token {
-                Some(token) => own = Some(OwnLease { id, token, ticket, seat, claim, left }),
+                Some(token) => own.push(OwnLease { id, token, ticket, slot, most, seat, claim, left }),
                 None => place = Some((ticket, seat)),
             }
         }
@@ -291,12 +298,13 @@ impl Reply {
         }
     }
 
-    /// What is granted or renewed is the lease that was asked for.
+    /// The lease that is granted or renewed is among the client's own.
     fn is_about(&self, call: &Request) -> bool {
-        let own = self.common.own.as_ref().map(|own| &own.id);
         match (call, &self.verdict) {
-            (Request::Acquire(call), Verdict::Acquire(AcquireVerdict::Granted)) => own == Some(&call.id),
-            (Request::Renew(call), Verdict::Renew(RenewVerdict::Renewed)) => own == Some(&call.id),
+            (Request::Acquire(AcquireRequest { id, .. }), Verdict::Acquire(AcquireVerdict::Granted))
+            | (Request::Renew(RenewRequest { id, .. }), Verdict::Renew(RenewVerdict::Renewed)) => {
+                self.common.own(id).is_some()
+            }
             _ => true,
         }
     }

@@ -94,8 +94,6 @@ verbs!(
 
 /// No queue is ever as long.
 pub(crate) const UNBOUNDED: u64 = 1 << 53;
-/// How many may hold a lock together while this client's lease lasts.
-const ALONE: u16 = 1;
 
 /// Take the lock, or join its queue, or return to it with an old ticket.
 #[derive(Debug, Clone, Hash)]
@@ -110,6 +108,7 @@ pub(crate) struct AcquireRequest {
     pub(crate) liveness: Duration,
     pub(crate) buffer: Duration,
     pub(crate) heartbeat: Duration,
+    pub(crate) most: u16,
     pub(crate) about: CallerData,
     pub(crate) memory: Memory,
     /// None for a newcomer.
@@ -125,8 +124,8 @@ impl AcquireRequest {
         to.text("id", self.id.as_str());
         to.told(self.memory);
         to.seat(self.seat);
-        let Self { room, as_claim, lease, liveness, buffer, heartbeat, ref about, .. } = *self;
-        to.terms(&Terms { liveness, buffer, heartbeat, lease, room, most: ALONE, as_claim, about });
+        let Self { room, as_claim, lease, liveness, buffer, heartbeat, most, ref about, .. } = *self;
+        to.terms(&Terms { liveness, buffer, heartbeat, lease, room, most, as_claim, about });
     }
 }
 
@@ -166,6 +165,8 @@ pub(crate) struct RenewRequest {
     /// What is left of it by the holder's clock.
     pub(crate) left: Duration,
     pub(crate) liveness: Duration,
+    /// It may be more than before: the server never makes it less.
+    pub(crate) most: u16,
     pub(crate) about: CallerData,
     pub(crate) memory: Memory,
 }
@@ -179,9 +180,9 @@ impl RenewRequest {
         to.text("id", self.id.as_str());
         to.told(self.memory);
         to.seat(self.seat);
-        let (liveness, lease, about) = (self.liveness, self.lease, &self.about);
+        let (liveness, lease, most, about) = (self.liveness, self.lease, self.most, &self.about);
         let (buffer, heartbeat, room, as_claim) = Default::default();
-        to.terms(&Terms { liveness, buffer, heartbeat, lease, room, most: ALONE, as_claim, about });
+        to.terms(&Terms { liveness, buffer, heartbeat, lease, room, most, as_claim, about });
         to.left(self.left);
     }
 }
@@ -310,6 +311,7 @@ pub(super) fn every_request() -> Vec<Request> {
             liveness: second,
             buffer: second,
             heartbeat: second,
+            most: 3,
             about: about.clone(),
             memory,
             seat,
@@ -330,6 +332,7 @@ pub(super) fn every_request() -> Vec<Request> {
             lease: second,
             left: second,
             liveness: second,
+            most: 3,
             about,
             memory,
         }),

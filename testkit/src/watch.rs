@@ -66,9 +66,9 @@ fn left_behind(raw: &mut Connection) -> Vec<String> {
     let keys: Vec<String> = cmd("KEYS").arg("*").query(raw).expect("KEYS");
     let looked_at = |key: String| {
         let ttl = time_to_live(raw, &key);
-        // A key of another type has no fields.
-        let fields = cmd("HLEN").arg(&key).query(raw).unwrap_or_default();
-        (key, ttl, fields)
+        // A key of another type has no fields. A free slot keeps the lease that it had last.
+        let fields: Vec<Vec<u8>> = cmd("HKEYS").arg(&key).query(raw).unwrap_or_default();
+        (key, ttl, fields.iter().filter(|field| !field.starts_with(b"#")).count())
     };
     nothing_left(&keys.into_iter().map(looked_at).collect::<Vec<_>>()).err().unwrap_or_default()
 }

@@ -25,6 +25,8 @@ mod panic_and_fork;
 mod queue_bound;
 mod refusals;
 mod runtimes;
+mod rw_locks;
+mod semaphores;
 mod server_costs;
 mod several_locks;
 mod signals;

@@ -47,6 +47,10 @@ pub(crate) enum Question {
         /// Beyond the end that the lease has, or was asked for, up to now.
         extend: Option<Duration>,
     },
+    /// From now on readers may hold the lock, too.
+    Downgrade {
+        id: Id,
+    },
     Release {
         id: Id,
     },
@@ -143,6 +147,7 @@ pub(crate) enum Effect {
         spec: Arc<Spec>,
         token: Token,
         ticket: Ticket,
+        slot: u16,
         deadline: Time,
     },
     NotGranted {
@@ -187,6 +192,7 @@ pub(crate) enum NotGranted {
     },
     Busy {
         holder: Option<Box<Holder>>,
+        held: u64,
         waiting: u64,
         recovering_for: Option<Duration>,
     },

@@ -19,6 +19,7 @@ use crate::term::Term;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::keeper) struct Grant {
     pub(super) token: Token,
+    pub(super) slot: u16,
     pub(super) term: Term,
     /// The lease is shorter than what the waiter asked for, until it is confirmed.
     pub(super) claim: bool,
@@ -26,7 +27,7 @@ pub(in crate::keeper) struct Grant {
 
 impl Grant {
     pub(super) fn replied(own: &OwnLease, sent: Time, spec: &Spec) -> Self {
-        Self { token: own.token, term: Term::told(sent, own.left, spec.lease), claim: own.claim }
+        Self { token: own.token, slot: own.slot, term: Term::told(sent, own.left, spec.lease), claim: own.claim }
     }
 
     /// Whether the end is so near that the holder would have to be told: of a claim, before its confirmation can be
@@ -58,7 +59,7 @@ impl LockMachine {
         if waiter.about.secret != push.secret {
             return;
         }
-        let most = waiter.spec.liveness.min(waiter.spec.lease);
+        let longest = waiter.spec.liveness.min(waiter.spec.lease);
         // A message from before a loss may be as new by its number.
         let is_newest = push.known.epoch == self.known.epoch && Some(token.as_stamp()) > self.known.stamp;
         // Only the scripts know the secret. A server that loses this grant has to hear of it from any request.
@@ -66,8 +67,8 @@ impl LockMachine {
         self.granted_from(core, id, push.ticket, push.seat, push.known.epoch);
         match self.answered {
             Some((sent, liveness)) if is_newest => {
-                let term = Term { sent, span: liveness.min(most) };
-                self.granted(core, id, Grant { token, term, claim: true });
+                let term = Term { sent, span: liveness.min(longest) };
+                self.granted(core, id, Grant { token, slot: push.slot, term, claim: true });
             }
             _ => self.confirm(core, id, token),
         }
@@ -155,6 +156,7 @@ impl LockMachine {
             lease: waiter.spec.lease,
             left: Duration::ZERO,
             liveness: waiter.spec.liveness,
+            most: waiter.spec.most,
             about: waiter.about.clone(),
             memory,
         });
@@ -174,7 +176,7 @@ impl LockMachine {
         let Phase::Confirming { token } = waiter.phase else { return };
         match verdict {
             RenewVerdict::Renewed => {
-                let Some(own) = &common.own else { return };
+                let Some(own) = common.own(&core.wire_id(id)) else { return };
                 (waiter.seat, waiter.epoch) = (own.seat, common.known.epoch);
                 let grant = Grant { claim: false, ..Grant::replied(own, sent, &waiter.spec) };
                 if grant.is_short(core.now, &waiter.spec) && !std::mem::replace(&mut waiter.late, true) {

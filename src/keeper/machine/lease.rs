@@ -11,7 +11,7 @@ use super::waiter::Waiter;
 use super::{ANSWER_TIMEOUT, Effect, Id, InFlight, Outcome, QuestionId, Release, Renewal, RequestId, Timer};
 use crate::clock::Time;
 use crate::error::LostReason;
-use crate::options::{LONGEST, Spec};
+use crate::options::{LONGEST, READERS, Spec};
 use crate::protocol::{CallerData, Common, Epoch, Push, RenewRequest, RenewVerdict, Request, Seat, Secret, Token};
 use crate::term::{Term, span_until};
 
@@ -28,6 +28,9 @@ pub(in crate::keeper) struct Lease {
     pub(super) spec: Arc<Spec>,
     about: CallerData,
     pub(in crate::keeper) token: Token,
+    /// How many may hold the lock together while it lasts: as its caller wants it, and as the server last told.
+    pub(super) most: u16,
+    told_most: u16,
     /// As the server last told of it, and under which epoch.
     seat: Seat,
     pub(super) epoch: Option<Epoch>,
@@ -53,11 +56,13 @@ pub(in crate::keeper) struct Lease {
     cause: Option<Arc<str>>,
 }
 
-/// What a caller awaits of a renewal: a whole lease, and a deadline that is no earlier than this.
+/// What a caller awaits of a renewal: a whole lease, a deadline that is no earlier than this, and its `most`.
 #[derive(Debug, Clone, Hash)]
 struct RenewalCall {
     question: QuestionId,
     until: Time,
+    /// That so many may hold the lock while it lasts.
+    most: u16,
 }
 
 impl Lease {
@@ -79,16 +84,18 @@ impl Lease {
 impl LockMachine {
     /// The lock is handed out to a waiter.
     pub(super) fn hold(&mut self, core: &mut Core, id: Id, waiter: Waiter, grant: Grant) {
-        let Grant { token, term, claim } = grant;
+        let Grant { token, slot, term, claim } = grant;
         let deadline = term.deadline();
         let Waiter { spec, about, ticket, seat, epoch, .. } = waiter;
         let ticket = ticket.unwrap_or(token.as_ticket());
         core.timers.set(Timer::Taken(id), core.now + spec.lease);
-        core.effects.push(Effect::Granted { id, spec: spec.clone(), token, ticket, deadline });
+        core.effects.push(Effect::Granted { id, spec: spec.clone(), token, ticket, slot, deadline });
         core.expect_within(spec.lease / 3);
         let lease = Lease {
             confirmed: !claim,
             renew_every: spec.renew_every,
+            most: spec.most,
+            told_most: spec.most,
             spec,
             about,
             token,
@@ -155,6 +162,7 @@ impl LockMachine {
             lease: lease.asked,
             left,
             liveness: lease.spec.liveness,
+            most: lease.most,
             about: lease.about.clone(),
             memory,
         });
@@ -177,8 +185,8 @@ impl LockMachine {
         }
         match verdict {
             RenewVerdict::Renewed => {
-                let Some(own) = &common.own else { return };
-                (lease.seat, lease.epoch) = (own.seat, common.known.epoch);
+                let Some(own) = common.own(&core.wire_id(id)) else { return };
+                (lease.seat, lease.epoch, lease.told_most) = (own.seat, common.known.epoch, own.most);
                 let term = Term::told(sent, own.left, lease.asked);
                 if lease.spec.replicas == 0 {
                     return self.prolonged(core, id, term);
@@ -208,8 +216,9 @@ impl LockMachine {
         if moved || full {
             core.effects.push(Effect::Prolonged { id, deadline, every: lease.renew_every });
         }
-        let (questions, open) =
-            std::mem::take(&mut lease.questions).into_iter().partition(|wanted| full && wanted.until <= deadline);
+        let told_most = lease.told_most;
+        let is_answered = |call: &RenewalCall| full && call.until <= deadline && call.most <= told_most;
+        let (questions, open) = std::mem::take(&mut lease.questions).into_iter().partition(is_answered);
         lease.questions = open;
         let asked = !lease.questions.is_empty();
         self.watch(core, id);
@@ -238,8 +247,19 @@ impl LockMachine {
         if extend.is_some() && left > LONGEST {
             return core.answer(question, Outcome::Renewal(Ok(Renewal::TooLong { left })));
         }
-        lease.questions.push(RenewalCall { question, until });
+        lease.questions.push(RenewalCall { question, until, most: 0 });
         core.timers.set(Timer::Renewal(id, question), core.now + ANSWER_TIMEOUT);
+        self.renew(core, id);
+    }
+
+    /// A writer becomes a reader. The answer has no time limit but the lease's: if it failed while the request may yet be
+    /// executed, its holder could not know what it is.
+    pub(super) fn downgrade(&mut self, core: &mut Core, question: QuestionId, id: Id) {
+        let Some(lease) = self.leases.get_mut(&id).filter(|lease| !lease.lost) else {
+            return core.answer(question, Outcome::Renewal(Ok(Renewal::Lost(LostReason::Ended))));
+        };
+        lease.most = READERS;
+        lease.questions.push(RenewalCall { question, until: Time(0), most: READERS });
         self.renew(core, id);
     }
 
@@ -314,8 +334,10 @@ impl LockMachine {
         if question.is_some() {
             core.timers.set(Timer::AnswerBy(id), deadline.max(core.now));
         }
-        // A release of a lease that may be over must not look like that of the last one.
-        let seat = if lease.over || deadline <= core.now { Seat::NONE } else { lease.seat };
+        // A release of a lease that may be over must not look like that of the last one. And a seat from before a
+        // downgrade says that nobody else holds the lock.
+        let seat_is_true = !lease.over && deadline > core.now && lease.told_most >= lease.most;
+        let seat = if seat_is_true { lease.seat } else { Seat::NONE };
         self.give_back(core, id, ReleaseKind::Release { seat }, question, deadline);
     }
 }

@@ -298,11 +298,12 @@ impl Machine {
             }
         }
         let (lock, core) = self.lock(&keys);
-        if let Some(own) = &common.own
-            && let Some(id) = own.id.number_at(&core.client)
-            && core.locks_of.get(&id).is_none_or(|name| *name == keys.name)
-        {
-            lock.on_named(core, at, id, own);
+        for own in &common.own {
+            if let Some(id) = own.id.number_at(&core.client)
+                && core.locks_of.get(&id).is_none_or(|name| *name == keys.name)
+            {
+                lock.on_named(core, at, id, own);
+            }
         }
         if changed {
             lock.restore_all(core);

@@ -7,13 +7,16 @@ use crate::error::{Fault, LostReason};
 impl Machine {
     pub(super) fn ask(&mut self, number: QuestionId, question: Question) {
         match question {
-            Question::Renew { .. } if self.closed => {
+            Question::Renew { .. } | Question::Downgrade { .. } if self.closed => {
                 self.core.answer(number, Outcome::Renewal(Err(Fault::Closed)));
             }
             Question::Renew { id, extend } if self.core.locks_of.contains_key(&id) => {
                 self.at(id, |lock, core| lock.renew_for(core, number, id, extend));
             }
-            Question::Renew { .. } => {
+            Question::Downgrade { id } if self.core.locks_of.contains_key(&id) => {
+                self.at(id, |lock, core| lock.downgrade(core, number, id));
+            }
+            Question::Renew { .. } | Question::Downgrade { .. } => {
                 self.core.answer(number, Outcome::Renewal(Ok(Renewal::Lost(LostReason::Ended))));
             }
             Question::Release { id } if self.core.locks_of.contains_key(&id) => {
@@ -96,7 +99,8 @@ impl Machine {
             Some(Question::Position { .. }) => Outcome::Position(Err(fault)),
             Some(Question::Operator(_)) => Outcome::Operator(Err(fault)),
             // The lease has the others.
-            Some(Question::Renew { .. } | Question::Release { .. } | Question::Close) | None => return,
+            Some(Question::Renew { .. } | Question::Downgrade { .. } | Question::Release { .. } | Question::Close)
+            | None => return,
         };
         self.core.answer(question, outcome);
     }

@@ -92,10 +92,10 @@ impl LockMachine {
         }
     }
 
-    /// Whether this client holds the lock, and its release is under way.
+    /// Whether this client has a lease of the lock whose release is under way.
     pub(super) fn is_given_back(&self, core: &Core, common: &Common) -> bool {
-        let own = common.own.as_ref().and_then(|own| own.id.number_at(&core.client));
-        own.and_then(|id| self.releases.get(&id)).is_some_and(|pending| pending.request.is_some())
+        let mut own = common.own.iter().filter_map(|own| own.id.number_at(&core.client));
+        own.any(|id| self.releases.get(&id).is_some_and(|pending| pending.request.is_some()))
     }
 
     pub(super) fn on_release(&mut self, core: &mut Core, id: Id, common: &Common, verdict: ReleaseVerdict) {

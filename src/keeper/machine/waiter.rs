@@ -159,6 +159,7 @@ impl LockMachine {
             liveness: self.liveness,
             buffer: self.buffer,
             heartbeat: self.heartbeat_interval(),
+            most: waiter.spec.most,
             about: waiter.about.clone(),
             memory: if has_slept { Memory::NONE } else { known },
             seat: if waiter.mode == Mode::Try { Seat::NONE } else { waiter.seat },
@@ -199,7 +200,9 @@ impl LockMachine {
             // A place or a lease that no waiter here wants is released.
             let known = self.releases.contains_key(&id) || self.leases.contains_key(&id);
             let until = match verdict {
-                AcquireVerdict::Granted => core.now + common.own.as_ref().map_or(Duration::ZERO, |own| own.left),
+                AcquireVerdict::Granted => {
+                    core.now + common.own(&core.wire_id(id)).map_or(Duration::ZERO, |own| own.left)
+                }
                 AcquireVerdict::Queued { .. } => core.now,
                 AcquireVerdict::Busy(_) | AcquireVerdict::Disbelieved => return,
             };
@@ -222,7 +225,7 @@ impl LockMachine {
         }
         match verdict {
             AcquireVerdict::Granted => {
-                let Some(own) = &common.own else { return };
+                let Some(own) = common.own(&core.wire_id(id)) else { return };
                 (waiter.seat, waiter.epoch) = (own.seat, common.known.epoch);
                 if waiter.ticket.is_none() && waiter.mode != Mode::Try {
                     waiter.ticket = Some(own.ticket);
@@ -251,7 +254,7 @@ impl LockMachine {
             }
             AcquireVerdict::Busy(holder) => {
                 let recovering_for = common.recovering_for();
-                let why = NotGranted::Busy { holder, waiting: common.waiting, recovering_for };
+                let why = NotGranted::Busy { holder, held: common.held, waiting: common.waiting, recovering_for };
                 self.remove_waiter(core, id);
                 core.effects.push(Effect::NotGranted { id, why });
             }

@@ -38,7 +38,7 @@ pub(super) fn wire_id(id: u64) -> WireId {
 pub(super) fn own(id: u64, token: u64, ticket: u64) -> OwnLease {
     let (token, ticket) = (Token::new(token).unwrap(), Ticket::new(ticket).unwrap());
     let seat = seat(5, ticket.get(), token.get());
-    OwnLease { id: wire_id(id), token, ticket, seat, claim: false, left: Duration::ZERO }
+    OwnLease { id: wire_id(id), token, ticket, slot: 0, most: 1, seat, claim: false, left: Duration::ZERO }
 }
 
 /// Whether the request is an acquire that brings this ticket, or none.

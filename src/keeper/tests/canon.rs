@@ -208,7 +208,7 @@ impl World {
                 notes.words.push(self.now - *at);
             }
             notes.words.push(u64::MAX);
-            for (at, Push { kind, id, token, ticket, seat, known, secret: _, lock: _ }, of) in &link.pushes {
+            for (at, Push { kind, id, token, ticket, slot: _, seat, known, secret: _, lock: _ }, of) in &link.pushes {
                 notes.words.push(*kind as u64);
                 id.hash(notes);
                 notes.stamp(token.get());

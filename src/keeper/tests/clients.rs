@@ -96,6 +96,7 @@ pub(super) struct Guard {
     pub(super) lock: usize,
     pub(super) spec: Arc<Spec>,
     pub(super) token: u64,
+    pub(super) slot: u16,
     pub(super) deadline: Time,
     /// By when its holder must have been told, unless it is prolonged.
     pub(super) tell_by: Time,
@@ -285,7 +286,7 @@ impl Client {
                     acquire.by = acquire.timeout;
                 }
             }
-            Effect::Granted { id, spec, token, ticket, deadline } => {
+            Effect::Granted { id, spec, token, ticket, slot, deadline } => {
                 self.resolve(id)?;
                 if spec.replicas > 0 && !self.replicated {
                     return Err(format!("{}.{id} is granted what replicas do not have", self.name));
@@ -302,6 +303,7 @@ impl Client {
                     lock,
                     spec,
                     token: token.get(),
+                    slot,
                     deadline,
                     tell_by,
                     granted: local,

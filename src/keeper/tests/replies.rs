@@ -39,11 +39,13 @@ pub(super) struct Answer {
     pub(super) waiting: u64,
     pub(super) lease_left: Duration,
     pub(super) recover_left: Duration,
-    pub(super) own: Option<OwnLease>,
+    pub(super) own: Vec<OwnLease>,
     pub(super) again: bool,
     /// The token of the lease, if the machine does not know of another, and whether it is a claim.
     pub(super) granted_token: u64,
     pub(super) claim: bool,
+    /// How many may hold the lock with that lease; 0 is one.
+    pub(super) most: u16,
     pub(super) left: Duration,
     pub(super) ticket: u64,
     pub(super) rank: Option<u64>,
@@ -97,12 +99,14 @@ impl Answer {
         if let Some(InFlight::Acquire(id) | InFlight::Position(id, _) | InFlight::Renew(id) | InFlight::Confirm(id)) =
             what
             && matches!(self.word, Word::Granted | Word::Renewed)
-            && self.own.is_none()
         {
             let token = machine.token_of(*id).or(Token::new(self.granted_token)).expect("the token of a grant");
             let ticket = Ticket::new(self.ticket).unwrap_or(token.as_ticket());
             let (id, seat) = (machine.core.wire_id(*id), seat(self.epoch, ticket.get(), token.get()));
-            self.own = Some(OwnLease { id, token, ticket, seat, claim: self.claim, left: Duration::ZERO });
+            let (slot, most, claim) = (0, self.most.max(1), self.claim);
+            if self.own.iter().all(|own| own.id != id) {
+                self.own.push(OwnLease { id, token, ticket, slot, most, seat, claim, left: Duration::ZERO });
+            }
         }
         self
     }
@@ -112,7 +116,7 @@ impl Answer {
         let known = told(self.epoch, self.stamp);
         let Self { waiting, lease_left, recover_left, keep, own, again, .. } = self;
         let (held, first_left) = ((!lease_left.is_zero()).into(), lease_left);
-        let own = own.map(|own| OwnLease { left: lease_left, ..own });
+        let own = own.into_iter().map(|own| OwnLease { left: lease_left, ..own }).collect();
         Common { known, keep, waiting, held, first_left, recover_left, own, again }
     }
 

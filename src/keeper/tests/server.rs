@@ -192,11 +192,12 @@ fn request_of(call: &protocol::Request) -> Request {
             liveness,
             buffer,
             heartbeat,
+            most,
             seat,
             ..
         }) => {
             let (lease, liveness, buffer, heartbeat) = (us(lease), us(liveness), us(buffer), us(heartbeat));
-            let terms = Terms { lease, liveness, buffer, heartbeat, most: 1 };
+            let terms = Terms { lease, liveness, buffer, heartbeat, most };
             Request::Acquire { id: text(&id), room, claim, terms, memory, seat: place(seat) }
         }
         protocol::Request::Heartbeat(HeartbeatRequest { client, liveness, buffer, heartbeat, ids, .. }) => {
@@ -205,8 +206,8 @@ fn request_of(call: &protocol::Request) -> Request {
             let ids = ids.iter().map(text).collect();
             Request::Heartbeat { client: client.to_string(), terms, ids, memory }
         }
-        protocol::Request::Renew(RenewRequest { id, seat, lease, liveness, left, .. }) => {
-            let terms = Terms { lease: us(lease), liveness: us(liveness), most: 1, ..Terms::default() };
+        protocol::Request::Renew(RenewRequest { id, seat, lease, liveness, left, most, .. }) => {
+            let terms = Terms { lease: us(lease), liveness: us(liveness), most, ..Terms::default() };
             Request::Renew { id: text(&id), seat: place(seat), left: us(left), terms, memory }
         }
         protocol::Request::Release(ReleaseRequest { id, seat, .. }) => {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::value::{Value, flag, number, span, text};
+use super::value::{Value, flag, number, small, span, text};
 use crate::history::{EndedAs, PastGrant};
 use crate::inspect::{Holder, QueuedWaiter};
 
@@ -41,15 +41,18 @@ impl Fields {
     }
 }
 
-/// The rows of a list, each with these columns. A later version may add others.
-fn rows<T, V: Value, const N: usize>(value: &V, read: impl Fn(&[V; N]) -> Option<T>) -> Option<Vec<T>> {
-    value.list()?.iter().map(|row| read(row.list()?.first_chunk()?)).collect()
+/// The rows of a list, each with these columns, and what it has more: a later version may add others.
+fn rows<T, V: Value, const N: usize>(value: &V, read: impl Fn(&[V; N], &[V]) -> Option<T>) -> Option<Vec<T>> {
+    let row = |row: &V| row.list()?.split_first_chunk().and_then(|(columns, more)| read(columns, more));
+    value.list()?.iter().map(row).collect()
 }
 
 fn holders(value: &impl Value) -> Option<Vec<Holder>> {
-    rows(value, |[id, _slot, token, _most, label, owner, held_for, claim, broken, left]| {
+    rows(value, |[id, slot, token, most, label, owner, held_for, claim, broken, left], _| {
         Some(Holder {
             id: text(id)?,
+            slot: small(slot)?,
+            most: small(most)?,
             token: number(token)?,
             label: text(label)?,
             owner: text(owner)?,
@@ -62,7 +65,7 @@ fn holders(value: &impl Value) -> Option<Vec<Holder>> {
 }
 
 fn page(value: &impl Value) -> Option<Vec<QueuedWaiter>> {
-    rows(value, |[id, ticket, label, owner, waited, alive, _most]| {
+    rows(value, |[id, ticket, label, owner, waited, alive, most], _| {
         Some(QueuedWaiter {
             id: text(id)?,
             ticket: number(ticket)?,
@@ -70,12 +73,13 @@ fn page(value: &impl Value) -> Option<Vec<QueuedWaiter>> {
             owner: text(owner)?,
             waited: span(waited)?,
             alive: flag(alive)?,
+            most: small(most)?,
         })
     })
 }
 
 fn past(value: &impl Value) -> Option<Vec<PastGrant>> {
-    rows(value, |[id, token, label, owner, waited, held, how]| {
+    rows(value, |[id, token, label, owner, waited, held, how], more| {
         Some(PastGrant {
             id: text(id)?,
             token: number(token)?,
@@ -83,6 +87,8 @@ fn past(value: &impl Value) -> Option<Vec<PastGrant>> {
             owner: text(owner)?,
             waited: span(waited)?,
             held: span(held)?,
+            // Of a grant of layout 2 there is none.
+            slot: more.first().map_or(Some(0), small)?,
             ended: match how.bytes()? {
                 b"released" => EndedAs::Released,
                 b"expired" => EndedAs::Expired,

@@ -26,9 +26,19 @@ fn sealed(numbers: &[f64]) -> Vec<u8> {
     [3].into_iter().chain(packed).chain(*b"more").collect()
 }
 
+/// With epoch, ticket and token.
+fn sealed_seat(numbers: [f64; 3], slot: u8, most: u8) -> Vec<u8> {
+    let packed = numbers.iter().flat_map(|number| number.to_le_bytes());
+    [3].into_iter().chain(packed).chain([slot, 0, most, 0]).chain(*b"more").collect()
+}
+
 fn pieces(word: &'static str) -> Pieces {
-    let (memory, lease) = (sealed(&[11.0, 12.0, 13.0]), sealed(&[11.0, 34.0, 18.0]));
-    let own = vec![(1, "c.17", lease, 44.0), (0, "c.20", sealed(&[11.0, 21.0, 0.0]), 0.0)];
+    let memory = sealed(&[11.0, 12.0, 13.0]);
+    let own = vec![
+        (1, "c.17", sealed_seat([11.0, 34.0, 18.0], 47, 48), 44.0),
+        (0, "c.20", sealed_seat([11.0, 21.0, 0.0], 0, 1), 0.0),
+        (0, "c.49", sealed_seat([11.0, 50.0, 51.0], 52, 53), 54.0),
+    ];
     let numbers = [23.0, 14.0, 46.0, 15.0, 16.0, 28.0];
     Pieces { word, flags: 1, numbers, memory, own, for_people: people(every_field()) }
 }
@@ -69,7 +79,7 @@ fn packed(value: &Pack) -> Vec<u8> {
 
 fn every_field() -> Vec<(&'static str, Pack)> {
     let row = |id: &str, alive: u8| {
-        Pack::Array(vec![id.into(), 31.into(), "l".into(), "o".into(), 32.into(), alive.into(), 1.into()])
+        Pack::Array(vec![id.into(), 31.into(), "l".into(), "o".into(), 32.into(), alive.into(), 55.into()])
     };
     let grant = vec![
         "c.35".into(),
@@ -79,7 +89,7 @@ fn every_field() -> Vec<(&'static str, Pack)> {
         39.into(),
         40.into(),
         "broken".into(),
-        0.into(),
+        56.into(),
     ];
     vec![
         ("left_us", 19.into()),
@@ -95,7 +105,7 @@ fn every_field() -> Vec<(&'static str, Pack)> {
 
 /// The row of a holder.
 fn holder() -> Pack {
-    let (id, slot, token, most) = ("c.23".into(), 0.into(), 24.into(), 2.into());
+    let (id, slot, token, most) = ("c.23".into(), 57.into(), 24.into(), 58.into());
     let (label, owner) = ("twenty-five".into(), "twenty-six".into());
     Pack::Array(vec![id, slot, token, most, label, owner, 27.into(), 1.into(), 1.into(), 45.into()])
 }
@@ -110,10 +120,18 @@ fn every_field_of_a_reply_arrives_where_it_belongs() {
     let common = pieces("left").read(Verb::Leave).unwrap().common;
     let token = |number| Token::new(number).unwrap();
     let ticket = |number| Ticket::new(number).unwrap();
-    let id = WireId::parse("c.17").unwrap();
-    let seat = |numbers: &[f64]| Seat::new(&sealed(numbers)).unwrap();
-    let lease = seat(&[11.0, 34.0, 18.0]);
-    let own = Some(OwnLease { id, token: token(18), ticket: ticket(34), seat: lease, claim: true, left: us(44) });
+    let seat = |numbers, slot, most| Seat::new(&sealed_seat(numbers, slot, most)).unwrap();
+    let lease = |id, of, from, slot: u8, most: u8, claim, left| OwnLease {
+        id: WireId::parse(id).unwrap(),
+        token: token(of),
+        ticket: ticket(from),
+        slot: slot.into(),
+        most: most.into(),
+        seat: seat([11.0, from as f64, of as f64], slot, most),
+        claim,
+        left: us(left),
+    };
+    let own = vec![lease("c.17", 18, 34, 47, 48, true, 44), lease("c.49", 51, 50, 52, 53, false, 54)];
     let (first_left, recover_left, keep, again) = (us(15), us(16), us(28), true);
     let (waiting, held) = (14, 46);
     let memory = Memory::new(&sealed(&[11.0, 12.0, 13.0])).unwrap();
@@ -124,6 +142,8 @@ fn every_field_of_a_reply_arrives_where_it_belongs() {
 
     let holder = Holder {
         id: "c.23".into(),
+        slot: 57,
+        most: 58,
         token: 24,
         label: "twenty-five".into(),
         owner: "twenty-six".into(),
@@ -139,10 +159,11 @@ fn every_field_of_a_reply_arrives_where_it_belongs() {
         owner: "o".into(),
         waited: us(32),
         alive,
+        most: 55,
     };
     let acquire = |word| verdict(Verb::Acquire, word);
     assert_eq!(acquire("granted"), Verdict::Acquire(AcquireVerdict::Granted));
-    let queued_at = AcquireVerdict::Queued { ticket: ticket(21), seat: seat(&[11.0, 21.0, 0.0]), rank: 22 };
+    let queued_at = AcquireVerdict::Queued { ticket: ticket(21), seat: seat([11.0, 21.0, 0.0], 0, 1), rank: 22 };
     assert_eq!(acquire("queued"), Verdict::Acquire(queued_at));
     assert_eq!(acquire("busy"), Verdict::Acquire(AcquireVerdict::Busy(Some(Box::new(holder.clone())))));
     let alive = HeartbeatVerdict::Alive { rank: Some(22) };
@@ -160,6 +181,7 @@ fn every_field_of_a_reply_arrives_where_it_belongs() {
         owner: "thirty-eight".into(),
         waited: us(39),
         held: us(40),
+        slot: 56,
         ended: EndedAs::Broken,
     }];
     assert_eq!(verdict(Verb::History, "history"), Verdict::History(History { recorded: true, grants }));
@@ -218,7 +240,7 @@ fn a_reply_lacks_nothing_that_its_word_promises() {
     ] {
         let whole = pieces(word);
         let [mut no_lease, mut no_place, mut no_position] = [(); 3].map(|()| whole.clone());
-        no_lease.own.remove(0);
+        no_lease.own.retain(|(_, id, ..)| *id == "c.20");
         no_place.own.remove(1);
         no_position.numbers[0] = 0.0;
         let without = |name: &'static str| {
@@ -303,8 +325,9 @@ fn a_value_that_cannot_be_refuses_the_whole_reply() {
     for id in ["c17", "", "c.\u{e9}"] {
         assert!(!reads(&|pieces| pieces.own[0].1 = id), "{id:?}");
     }
-    // Version and epoch alone; no ticket; more than a client keeps.
-    for seat in [vec![], vec![3; 9], sealed(&[11.0, 0.0, 18.0]), vec![0; 80]] {
+    // Version and epoch alone; no ticket; no slot; more than a client keeps.
+    let no_slot = sealed_seat([11.0, 34.0, 18.0], 1, 1)[..27].to_vec();
+    for seat in [vec![], vec![3; 9], sealed_seat([11.0, 0.0, 18.0], 1, 1), no_slot, vec![0; 80]] {
         assert!(!reads(&|pieces| pieces.own[0].2.clone_from(&seat)), "{seat:?}");
         assert!(!reads(&|pieces| pieces.own[1].2.clone_from(&seat)), "{seat:?}");
     }
@@ -315,7 +338,7 @@ fn a_value_that_cannot_be_refuses_the_whole_reply() {
     let ((memory, own), for_people) = (Default::default(), people(vec![("holders", Pack::Array(vec![]))]));
     let Reply { common, verdict } =
         (Pieces { flags: 0, memory, own, for_people, ..pieces("busy") }).read(Verb::Acquire).unwrap();
-    assert!(!common.again && common.own.is_none() && common.known.is_strangers());
+    assert!(!common.again && common.own.is_empty() && common.known.is_strangers());
     assert_eq!(verdict, Verdict::Acquire(AcquireVerdict::Busy(None)));
 
     let mut odd: Vec<Pack> = every_field().into_iter().flat_map(|(name, value)| [name.into(), value]).collect();
@@ -334,7 +357,9 @@ fn grant_or_renewal_of_another_lease_is_no_reply() {
         other => other,
     };
     for (call, word) in [(acquire, "granted"), (renew, "renewed")] {
-        assert!(Reply::to(&of("c.17", &call), &pieces(word).packed()).is_ok(), "{word}");
+        for id in ["c.17", "c.49"] {
+            assert!(Reply::to(&of(id, &call), &pieces(word).packed()).is_ok(), "{word} {id}");
+        }
         assert_eq!(Reply::to(&of("c.2", &call), &pieces(word).packed()), Err(Misfit::OutOfStep), "{word}");
     }
 }

@@ -50,6 +50,11 @@ pub(super) fn number(value: &impl Value) -> Option<u64> {
     number.filter(|number| *number <= MOST)
 }
 
+/// A slot, or a number of holders.
+pub(super) fn small(value: &impl Value) -> Option<u32> {
+    number(value)?.try_into().ok()
+}
+
 /// Yes or no, as one or zero.
 pub(super) fn flag(value: &impl Value) -> Option<bool> {
     match number(value)? {

@@ -59,7 +59,7 @@ impl Wait {
     }
 }
 
-/// A key, its TTL in ms, and how many fields it has if it is a hash.
+/// A key, its TTL in ms, and how many fields it has if it is a hash, without those of slots.
 pub type Left = (String, i64, usize);
 
 /// Which of these keys should not exist when nobody wants a lock any more (I9): all but the `:lock` of locks whose only

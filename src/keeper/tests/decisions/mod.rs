@@ -71,7 +71,7 @@ pub(super) fn push(kind: PushKind, id: u64, token: u64, secret: &str, lock: Stri
     let id = WireId::parse(&format!("client.{id}")).unwrap();
     let (token, ticket) = (Token::new(token).unwrap(), Ticket::new(6).unwrap());
     let (seat, known) = (seat(5, 6, token.get()), told(5, token.get()));
-    Push { kind, id, token, ticket, seat, known, secret: Secret::repeated(secret), lock }
+    Push { kind, id, token, ticket, slot: 0, seat, known, secret: Secret::repeated(secret), lock }
 }
 
 pub(super) fn grant_pushed(machine: &mut Machine, now: f64, id: u64, token: u64) {

@@ -94,7 +94,7 @@ fn replicas_are_not_asked_again_while_a_question_is_under_way() {
     let keys = start(two()).1.keys.clone();
     let (question, _) = ask_sends(&mut machine, 0.2, 9, inspecting(&keys, 1));
     let mut named = lease(Word::State, seconds(29.0));
-    named.own = Some(own(1, 7, 7));
+    named.own = vec![own(1, 7, 7)];
     assert!(asked(&answer_brings(&mut machine, 0.3, question, named)).is_empty());
     have(&mut machine, 0.4, request, 2);
     assert_eq!(granted(&machine.effects(at(0.4), usize::MAX)), Some(at(29.849)));

@@ -303,14 +303,14 @@ fn a_waiter_that_never_heard_of_its_place_re_enters_there_after_a_lost_grant() {
     acquire_sends(&mut machine, 0.0, &spec, 1);
     let (question, _) = ask_sends(&mut machine, 0.1, 9, inspecting(&spec.keys, 1));
     let claim = OwnLease { claim: true, ..own(1, 7, 6) };
-    answer(&mut machine, 0.2, question, Answer { own: Some(claim), ..lease(Word::State, seconds(0.1)) });
+    answer(&mut machine, 0.2, question, Answer { own: vec![claim], ..lease(Word::State, seconds(0.1)) });
     assert_eq!(returns_after_its_claim(machine, 0.2), 6);
 
     // Or by the reply to its own acquire, which was repeated: its guard knows the place, too.
     let (mut machine, spec) = start(LockOptions::new());
     let (request, _) = acquire_sends(&mut machine, 0.0, &spec, 1);
     let claim = OwnLease { claim: true, ..own(1, 7, 6) };
-    answer(&mut machine, 0.1, request, Answer { own: Some(claim), ..lease(Word::Granted, spec.lease) });
+    answer(&mut machine, 0.1, request, Answer { own: vec![claim], ..lease(Word::Granted, spec.lease) });
     let effects = machine.effects(at(0.1), usize::MAX);
     let names = effects.iter().find_map(|effect| match effect {
         Effect::Granted { token, ticket, .. } => Some((*token, *ticket)),

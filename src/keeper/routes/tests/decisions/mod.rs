@@ -31,6 +31,7 @@ pub(super) fn push(name: &str) -> Push {
         id: WireId::parse("client.1").unwrap(),
         token: Token::new(5).unwrap(),
         ticket: Ticket::new(5).unwrap(),
+        slot: 0,
         seat: Seat::NONE,
         known: Knowledge::default(),
         secret: Secret::repeated("s"),

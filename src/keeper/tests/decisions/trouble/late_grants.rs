@@ -22,7 +22,7 @@ fn a_lease_that_an_answer_names_is_taken_or_given_back() {
         tick(machine, 3.4);
         let (request, _) = one_sent(machine, 3.4);
         let mut answered = Answer { stamp: 9, ..alive(1, seconds(8.0)) };
-        answered.own = Some(own(id, 9, 9));
+        answered.own = vec![own(id, 9, 9)];
         answer(machine, 3.5, request, answered);
         machine.effects(at(3.5), usize::MAX)
     };

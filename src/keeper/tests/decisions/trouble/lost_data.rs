@@ -94,7 +94,7 @@ fn a_lease_that_an_answer_names_under_another_token_is_renewed_at_once() {
         machine.handle(at(1.0), Event::Command(inspect(5)));
         let (request, _) = one_sent(&mut machine, 1.0);
         let mut answered = lease(Word::State, seconds(8.0));
-        answered.own = Some(own(1, token, token));
+        answered.own = vec![own(1, token, token)];
         let sent = calls(answer_brings(&mut machine, 1.1, request, answered));
         assert_eq!(sent.iter().any(|(_, call)| is_renewal(call)), renews, "{sent:?}");
     }

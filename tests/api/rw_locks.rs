@@ -1,0 +1,114 @@
+//! Many readers or one writer: what each waits for, and writers that become readers.
+
+use fairlock::error::{InvalidOption, RenewError, TryAcquireError};
+use fairlock::{LockOptions, RwLock};
+use futures_util::future::try_join_all;
+use testkit::{RedisServer, connect, keys_left_after, quiet, server_and_client, soon};
+
+async fn rw_lock(server: &RedisServer) -> RwLock {
+    connect(server).await.rw_lock_with("index", quiet()).unwrap()
+}
+
+#[tokio::test]
+async fn readers_hold_it_together_and_a_writer_alone() {
+    let (server, client) = server_and_client().await;
+    let (index, other) = (client.rw_lock("index").unwrap(), rw_lock(&server).await);
+    assert_eq!((index.name(), index.reader().name(), index.writer().name()), ("index", "index", "index"));
+    let readers = [soon(index.read()).await.unwrap(), soon(other.read()).await.unwrap()];
+    assert_eq!(readers.each_ref().map(|reader| reader.slot()), [0, 1]);
+    assert!(matches!(soon(other.try_write()).await, Err(TryAcquireError::Busy { held: 2, .. })));
+    readers.into_iter().for_each(drop);
+    let writer = soon(index.write()).await.unwrap();
+    assert!(matches!(soon(index.try_read()).await, Err(TryAcquireError::Busy { held: 1, .. })));
+    assert!(matches!(soon(other.try_write()).await, Err(TryAcquireError::Busy { .. })));
+    soon(writer.release()).await.unwrap();
+    drop(soon(other.try_write()).await.unwrap());
+    keys_left_after(soon(index.read()).await.unwrap(), &server);
+}
+
+#[tokio::test]
+async fn a_writer_waits_for_the_readers_before_it_and_those_after_it_wait_for_the_writer() {
+    let server = RedisServer::start();
+    let (index, other) = (rw_lock(&server).await, rw_lock(&server).await);
+    let first = soon(index.read()).await.unwrap();
+    let writer = soon(other.writer().enqueue()).await.unwrap();
+    let readers = [soon(index.reader().enqueue()).await.unwrap(), soon(other.reader().enqueue()).await.unwrap()];
+    assert!(matches!(soon(index.try_read()).await, Err(TryAcquireError::Busy { waiting: 3, .. })));
+    let queue: Vec<u32> = index.reader().inspect().await.unwrap().queue.iter().map(|waiter| waiter.most).collect();
+    assert_eq!(queue, [1, 1000, 1000]);
+    soon(first.release()).await.unwrap();
+    let writer = soon(writer).await.unwrap();
+    assert_eq!(index.reader().inspect().await.unwrap().waiting, 2);
+    soon(writer.release()).await.unwrap();
+    soon(try_join_all(readers)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_writer_becomes_a_reader_under_the_same_token_and_slot() {
+    let server = RedisServer::start();
+    let (index, other) = (rw_lock(&server).await, rw_lock(&server).await);
+    let guard = soon(index.write()).await.unwrap();
+    let (token, slot) = (guard.token(), guard.slot());
+    let reader = soon(other.reader().enqueue()).await.unwrap();
+    let writer = soon(other.writer().enqueue()).await.unwrap();
+    soon(guard.downgrade()).await.unwrap();
+    let reader = soon(reader).await.unwrap();
+    guard.check().unwrap();
+    assert_eq!((guard.token(), guard.slot(), reader.slot()), (token, slot, 1));
+    let holders = index.writer().inspect().await.unwrap().holders;
+    assert_eq!(holders.iter().map(|holder| holder.most).collect::<Vec<_>>(), [1000, 1000]);
+    // Doing it again changes nothing; and it goes on to be renewed as a reader.
+    soon(guard.downgrade()).await.unwrap();
+    soon(guard.renew()).await.unwrap();
+    assert_eq!(soon(writer.position()).await.unwrap(), 1);
+    soon(guard.release()).await.unwrap();
+    assert_eq!(soon(writer.position()).await.unwrap(), 1);
+    soon(reader.release()).await.unwrap();
+    soon(writer).await.unwrap();
+}
+
+#[test]
+fn a_writer_becomes_a_reader_on_the_spot_too() {
+    let server = RedisServer::start();
+    let client = fairlock::Client::connect(&server.url()).blocking().unwrap();
+    let index = client.rw_lock_with("index", quiet()).unwrap();
+    let guard = index.write().blocking().unwrap().share();
+    guard.downgrade().blocking().unwrap();
+    index.read().blocking().unwrap().release().blocking().unwrap();
+}
+
+#[tokio::test]
+async fn what_is_no_writer_cannot_become_a_reader() {
+    let (_server, client) = server_and_client().await;
+    let index = client.rw_lock_with("index", quiet()).unwrap();
+    let reader = soon(index.read()).await.unwrap();
+    let refused = soon(reader.downgrade()).await.unwrap_err();
+    assert!(matches!(&refused, RenewError::Invalid(InvalidOption::NoWriter { most: 1000, .. })), "{refused:?}");
+    assert!(refused.to_string().contains("only a writer"), "{refused}");
+    reader.check().unwrap();
+    let gpu = soon(client.semaphore("gpu", 4).unwrap().acquire()).await.unwrap();
+    assert!(matches!(soon(gpu.downgrade()).await, Err(RenewError::Invalid(InvalidOption::NoWriter { most: 4, .. }))));
+
+    // Whoever holds a lock alone is a writer.
+    let alone = soon(client.lock_with("index", quiet()).unwrap().acquire());
+    drop(reader);
+    let alone = alone.await.unwrap();
+    soon(alone.downgrade()).await.unwrap();
+    drop(soon(index.try_read()).await.unwrap());
+    client.lock_with("index", quiet()).unwrap().force_break_lease(alone.token()).await.unwrap();
+    soon(alone.lost()).await;
+    assert!(matches!(soon(alone.downgrade()).await, Err(RenewError::Lost(_))));
+}
+
+#[tokio::test]
+async fn a_read_write_lock_has_no_slots_to_choose() {
+    let (_server, client) = server_and_client().await;
+    for slots in [1, 5] {
+        let error = client.rw_lock_with("index", LockOptions::new().slots(slots)).unwrap_err();
+        assert!(matches!(error, InvalidOption::FixedSlots { .. }), "{error:?}");
+        assert!(
+            error.to_string().contains("a read-write lock, which one writer holds or up to 1000 readers"),
+            "{error}"
+        );
+    }
+}

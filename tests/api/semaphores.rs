@@ -1,0 +1,169 @@
+//! Several holders: how many, in which slots, in what order, and what those who disagree are promised.
+
+use std::time::Duration;
+
+use fairlock::error::{InvalidOption, TryAcquireError};
+use fairlock::{Client, Guard, Lock, LockOptions};
+use testkit::{RedisServer, SOON, connect, eventually_async, keys_left_after, quiet, server_and_client, soon};
+
+fn semaphore(client: &Client, slots: u32) -> Lock {
+    client.lock_with("gpu", quiet().slots(slots)).unwrap()
+}
+
+async fn held(lock: &Lock) -> Guard {
+    soon(lock.acquire()).await.unwrap()
+}
+
+async fn is_full(lock: &Lock) -> bool {
+    matches!(soon(lock.try_acquire()).await, Err(TryAcquireError::Busy { .. }))
+}
+
+#[tokio::test]
+async fn so_many_hold_it_together_each_in_a_slot_of_its_own() {
+    let (server, client) = server_and_client().await;
+    let gpus = client.semaphore("gpu", 3).unwrap();
+    let guards = [held(&gpus).await, held(&gpus).await, held(&gpus).await];
+    assert_eq!(guards.each_ref().map(|guard| guard.slot()), [0, 1, 2]);
+    assert!(guards.is_sorted_by_key(|guard| guard.token()));
+    let state = gpus.inspect().await.unwrap();
+    let seen: Vec<_> = state.holders.iter().map(|holder| (holder.slot, holder.most, holder.token)).collect();
+    assert_eq!(seen, guards.each_ref().map(|guard| (guard.slot(), 3, guard.token())));
+
+    let busy = soon(gpus.try_acquire()).await.unwrap_err();
+    assert!(matches!(&busy, TryAcquireError::Busy { held: 3, holders, .. } if holders[0].slot == 0), "{busy:?}");
+    assert!(busy.to_string().contains("unless renewed, and by 2 others"), "{busy}");
+
+    let [first, second, third] = guards;
+    soon(second.release()).await.unwrap();
+    let fourth = held(&gpus).await;
+    assert_eq!(fourth.slot(), 1, "the lowest that is free");
+    drop((first, third));
+    keys_left_after(fourth, &server);
+}
+
+#[tokio::test]
+async fn waiters_are_served_in_order_and_a_lost_guard_tells_its_slot() {
+    let (_server, client) = server_and_client().await;
+    let gpus = semaphore(&client, 2);
+    let (first, second) = (held(&gpus).await, held(&gpus).await);
+    let (third, fourth) = (soon(gpus.enqueue()).await.unwrap(), soon(gpus.enqueue()).await.unwrap());
+    assert_eq!((soon(third.position()).await.unwrap(), soon(fourth.position()).await.unwrap()), (1, 2));
+
+    gpus.force_break_lease(second.token()).await.unwrap();
+    let third = soon(third).await.unwrap();
+    assert_eq!(third.slot(), 1);
+    soon(second.lost()).await;
+    assert_eq!((second.slot(), second.held().slot()), (1, 1));
+    first.check().unwrap();
+    soon(first.release()).await.unwrap();
+    assert_eq!(soon(fourth).await.unwrap().slot(), 0);
+    drop(third);
+}
+
+#[tokio::test]
+async fn a_number_that_cannot_be_is_refused_with_what_can_be() {
+    let (_server, client) = server_and_client().await;
+    for slots in [0, 1001, u32::MAX] {
+        let error = client.semaphore("gpu", slots).unwrap_err();
+        assert_eq!(error, LockOptions::new().slots(slots).check("gpu").unwrap_err());
+        let text = format!("the slots are {slots}: a lock has from 1 to 1000, and with 1 only one may hold it");
+        assert_eq!(error.to_string(), text);
+    }
+    client.semaphore("gpu", 1000).unwrap();
+    let keyed = fairlock::compat::KeyedMutex::with_options(&client, "users", LockOptions::new().slots(2));
+    assert!(matches!(keyed, Err(InvalidOption::FixedSlots { slots: 2, .. })));
+    fairlock::compat::KeyedMutex::with_options(&client, "users", LockOptions::new().slots(1)).unwrap();
+}
+
+/// A rolling deployment from 3 to 5, and back.
+#[tokio::test]
+async fn two_versions_that_disagree_keep_what_each_was_promised() {
+    let server = RedisServer::start();
+    let (before, after) = (connect(&server).await, connect(&server).await);
+    let (three, five) = (semaphore(&before, 3), semaphore(&after, 5));
+
+    // While a lease of three is held, three hold.
+    let old = held(&three).await;
+    let mut new = vec![held(&five).await, held(&five).await];
+    assert!(is_full(&five).await && is_full(&three).await);
+    let waiting = soon(five.enqueue()).await.unwrap();
+    soon(old.release()).await.unwrap();
+    new.push(soon(waiting).await.unwrap());
+    while new.len() < 5 {
+        new.push(held(&five).await);
+    }
+    assert!(is_full(&five).await);
+    let mut slots: Vec<u32> = new.iter().map(|guard| guard.slot()).collect();
+    slots.sort_unstable();
+    assert_eq!(slots, [0, 1, 2, 3, 4]);
+
+    // The first of three waits until it is one of three, and those behind it wait for it.
+    let (old, behind) = (soon(three.enqueue()).await.unwrap(), soon(five.enqueue()).await.unwrap());
+    for left in [4, 3] {
+        soon(new.remove(0).release()).await.unwrap();
+        assert_eq!(new.len(), left);
+        assert_eq!(soon(old.position()).await.unwrap(), 1);
+    }
+    soon(new.remove(0).release()).await.unwrap();
+    let old = soon(old).await.unwrap();
+    assert!(old.slot() < 3 && new.len() == 2);
+    assert_eq!(soon(behind.position()).await.unwrap(), 1);
+    soon(old.release()).await.unwrap();
+    soon(behind).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_name_is_a_lock_for_some_and_a_semaphore_for_others() {
+    let server = RedisServer::start();
+    let (one, other) = (connect(&server).await, connect(&server).await);
+    let (alone, three) = (semaphore(&one, 1), semaphore(&other, 3));
+    let forgotten = held(&one.lock_with("gpu", quiet()).unwrap()).await;
+    assert!(is_full(&three).await, "whoever has one slot is alone");
+    assert_eq!(three.inspect().await.unwrap().holders[0].most, 1);
+    soon(forgotten.release()).await.unwrap();
+    let (first, second) = (held(&three).await, held(&three).await);
+    let last = soon(alone.enqueue()).await.unwrap();
+    assert_eq!(three.inspect().await.unwrap().queue[0].most, 1);
+    soon(first.release()).await.unwrap();
+    assert_eq!(soon(last.position()).await.unwrap(), 1);
+    soon(second.release()).await.unwrap();
+    soon(last).await.unwrap();
+}
+
+/// Each lease was granted before the loss, and none of them was over.
+#[tokio::test]
+async fn all_holders_come_back_to_their_slots_after_a_loss_of_data() {
+    let server = RedisServer::start();
+    let clients = [connect(&server).await, connect(&server).await];
+    let gpus = clients.each_ref().map(|client| {
+        let options = LockOptions::new().lease(Duration::from_secs(6)).renew_every(Duration::from_millis(100));
+        client.lock_with("gpu", options.slots(3)).unwrap()
+    });
+    let guards = [held(&gpus[0]).await, held(&gpus[0]).await, held(&gpus[1]).await];
+    server.flush();
+    let are_back = async || gpus[0].inspect().await.unwrap().holders.len() == 3;
+    eventually_async("all holders are back", SOON, are_back).await;
+    let state = gpus[0].inspect().await.unwrap();
+    let seen: Vec<_> = state.holders.iter().map(|holder| (holder.slot, holder.token)).collect();
+    assert_eq!(seen, guards.each_ref().map(|guard| (guard.slot(), guard.token())));
+    let waiting = soon(gpus[1].enqueue()).await.unwrap();
+    for guard in &guards {
+        soon(guard.renewed()).await.unwrap();
+    }
+    let [first, ..] = guards;
+    soon(first.release()).await.unwrap();
+    let next = tokio::time::timeout(SOON, waiting).await.unwrap().unwrap();
+    assert_eq!(next.slot(), 0);
+}
+
+#[tokio::test]
+async fn history_tells_the_slots() {
+    let (_server, client) = server_and_client().await;
+    let gpus = semaphore(&client, 2);
+    gpus.record_history(true).await.unwrap();
+    let (first, second) = (held(&gpus).await, held(&gpus).await);
+    soon(second.release()).await.unwrap();
+    soon(first.release()).await.unwrap();
+    let slots: Vec<u32> = gpus.history(10).await.unwrap().grants.iter().map(|grant| grant.slot).collect();
+    assert_eq!(slots, [0, 1]);
+}
