@@ -37,6 +37,4 @@ pub(crate) use request::{
 #[cfg(feature = "__test-hooks")]
 pub(crate) use scripts::assemble;
 pub(crate) use scripts::{RIGHTS, SCRIPTS, Source};
-#[cfg(any(test, feature = "__test-hooks"))]
-pub(crate) use stamps::Stamp;
-pub(crate) use stamps::{Epoch, Ticket, Token};
+pub(crate) use stamps::{Epoch, Stamp, Ticket, Token};

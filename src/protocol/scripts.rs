@@ -144,7 +144,7 @@ mod tests {
         let second = 1_000_000_f64.to_le_bytes();
         let terms = |room: f64| {
             let spans = [second, second, second, second, room.to_le_bytes()].concat();
-            let (most, as_claim) = ([1_u8, 0], 0);
+            let (most, as_claim) = ([3_u8, 0], 0);
             let sizes = [&most[..], &[as_claim, 1, 1, 0, 1, 0, 3, 0][..]].concat();
             [&spans[..], &sizes, b"slotag"].concat()
         };

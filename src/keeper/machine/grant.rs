@@ -60,8 +60,12 @@ impl LockMachine {
             return;
         }
         let longest = waiter.spec.liveness.min(waiter.spec.lease);
-        // A message from before a loss may be as new by its number.
-        let is_newest = push.known.epoch == self.known.epoch && Some(token.as_stamp()) > self.known.stamp;
+        // A message from before a loss may be as new by its number. One script may grant the lock to several, and its
+        // messages tell the same.
+        let told = push.known.stamp;
+        let is_new = Some(token.as_stamp()) > self.known.stamp || self.fresh.is_some() && self.fresh == told;
+        let is_newest = push.known.epoch == self.known.epoch && is_new;
+        self.fresh = told.filter(|_| is_newest);
         // Only the scripts know the secret. A server that loses this grant has to hear of it from any request.
         self.known.take(push.known, None);
         self.granted_from(core, id, push.ticket, push.seat, push.known.epoch);

@@ -11,7 +11,9 @@ use super::waiter::{Phase, Waiter};
 use super::{GRACE, Id, InFlight, NotGranted, RequestId, Timer};
 use crate::clock::Time;
 use crate::error::{Fault, LostReason};
-use crate::protocol::{Common, HeartbeatRequest, HeartbeatVerdict, Knowledge, LockKeys, Memory, Request, Ticket};
+use crate::protocol::{
+    Common, HeartbeatRequest, HeartbeatVerdict, Knowledge, LockKeys, Memory, Request, Stamp, Ticket,
+};
 
 /// How many waiters a heartbeat names.
 const NAMED: usize = 16;
@@ -33,6 +35,8 @@ pub(in crate::keeper) struct LockMachine {
     pub(super) liveness: Duration,
     pub(super) buffer: Duration,
     pub(in crate::keeper) known: Knowledge,
+    /// The stamp of the last grant by message that was newer than all that was known, until a reply comes.
+    pub(super) fresh: Option<Stamp>,
     /// For how long the server says that a client keeps this when it has nothing there any more.
     pub(super) keep: Duration,
     /// Before that nobody is granted the lock.
@@ -83,6 +87,7 @@ impl LockMachine {
 
     /// Takes in the common part of the reply to a request that brought `brought`. True if data was lost.
     pub(super) fn learn(&mut self, now: Time, sent: Time, brought: Memory, common: &Common) -> bool {
+        self.fresh = None;
         (self.lease_until, self.recover_until) = (now + common.first_left, now + common.recover_left);
         if common.known.is_strangers() {
             return false; // It was an operator's, or there is nothing to know.

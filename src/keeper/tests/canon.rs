@@ -228,6 +228,8 @@ impl World {
         for (id, guard) in &client.guards {
             notes.words.push(id.0);
             notes.stamp(guard.token);
+            notes.words.extend([u64::from(guard.slot), u64::from(guard.most)]);
+            notes.flag(guard.is_reader);
             notes.moment(guard.deadline.0, notes.local);
             notes.moment(guard.tell_by.0, notes.local);
             notes.moment(if sent { guard.granted.0 } else { 0 }, notes.local);

@@ -8,8 +8,8 @@ use super::losses::Basis;
 use super::server::Reply;
 use crate::clock::Time;
 use crate::keeper::machine::Mode;
-use crate::keeper::machine::{Command, Effect, Id, Machine, Question, QuestionId, RequestId};
-use crate::options::Spec;
+use crate::keeper::machine::{Command, Effect, Id, Machine, Outcome, Question, QuestionId, Renewal, RequestId};
+use crate::options::{READERS, Spec};
 use crate::protocol::{ClientId, Push, Request};
 
 /// What a client's clock shows when a world begins, in ns.
@@ -42,6 +42,10 @@ pub(super) struct Client {
     pub(super) acquires: BTreeMap<Id, Acquire>,
     pub(super) guards: BTreeMap<Id, Guard>,
     pub(super) questions: BTreeMap<QuestionId, Option<Time>>,
+    /// The leases that are to be a reader's, by their questions.
+    pub(super) downgrading: BTreeMap<QuestionId, Id>,
+    /// How many each acquire lets hold the lock together; at first, and after a downgrade.
+    pub(super) asked_most: BTreeMap<Id, (u16, u16)>,
     /// How often each acquire was resolved.
     pub(super) resolved: BTreeMap<Id, u32>,
     /// The data on which each lock's last answered sign of life rests. The claims that follow rest on it, too.
@@ -97,6 +101,10 @@ pub(super) struct Guard {
     pub(super) spec: Arc<Spec>,
     pub(super) token: u64,
     pub(super) slot: u16,
+    /// How many may hold the lock together with it: a writer's may be let in from the call of `downgrade` on.
+    pub(super) most: u16,
+    /// Whether the caller was told that it is a reader.
+    pub(super) is_reader: bool,
     pub(super) deadline: Time,
     /// By when its holder must have been told, unless it is prolonged.
     pub(super) tell_by: Time,
@@ -152,6 +160,8 @@ impl Client {
             acquires: BTreeMap::new(),
             guards: BTreeMap::new(),
             questions: BTreeMap::new(),
+            downgrading: BTreeMap::new(),
+            asked_most: BTreeMap::new(),
             resolved: BTreeMap::new(),
             kept: BTreeMap::new(),
             granted: Vec::new(),
@@ -205,6 +215,15 @@ impl Client {
         let number = QuestionId(self.take_number());
         self.questions.insert(number, None);
         self.say(now, Command::Ask { number, question });
+    }
+
+    /// A writer becomes a reader, and knows it from now on.
+    pub(super) fn downgrade(&mut self, now: u64, id: Id) {
+        let Some(guard) = self.guards.get_mut(&id).filter(|guard| guard.spec.most == 1) else { return };
+        guard.most = READERS;
+        self.asked_most.entry(id).and_modify(|asked| asked.1 = READERS);
+        self.downgrading.insert(QuestionId(self.next + 1), id);
+        self.ask(now, Question::Downgrade { id });
     }
 
     pub(super) fn take_number(&mut self) -> u64 {
@@ -298,12 +317,15 @@ impl Client {
                 };
                 let lock = acquire.lock;
                 let tell_by = tell_by(&spec, local, deadline);
+                let most = spec.most;
                 let (taken, era, basis) = (Taken::Offered, basis.era, Some(basis));
                 let guard = Guard {
                     lock,
                     spec,
                     token: token.get(),
                     slot,
+                    most,
+                    is_reader: false,
                     deadline,
                     tell_by,
                     granted: local,
@@ -356,7 +378,13 @@ impl Client {
                     self.machine.handle(local, crate::keeper::machine::Event::NotTaken { id });
                 }
             }
-            Effect::Answer { question, .. } => {
+            Effect::Answer { question, outcome } => {
+                if let Some(id) = self.downgrading.remove(&question)
+                    && let Some(guard) = self.guards.get_mut(&id)
+                    && matches!(outcome, Outcome::Renewal(Ok(Renewal::Renewed)))
+                {
+                    guard.is_reader = true;
+                }
                 if self.questions.remove(&question).is_none() {
                     return Err(format!("{}: {question:?} has two answers", self.name));
                 }

@@ -47,6 +47,7 @@ struct Budget {
     late: u8,
     flushes: u8,
     saves: u8,
+    downgrades: u8,
 }
 
 /// What is explored.
@@ -59,6 +60,8 @@ struct Explored {
     /// How many requests of a client may be unanswered.
     window: usize,
     delay: u64,
+    /// How many may hold together, as the clients say in turn.
+    slots: Vec<u32>,
     budget: Budget,
     /// States from which everybody is served if the faults stop.
     good: Mutex<HashSet<u64>>,
@@ -108,6 +111,7 @@ impl Explored {
             mixed: false,
             window: WIDE,
             delay: SOON,
+            slots: vec![1],
             budget,
             good: Mutex::default(),
         }
@@ -128,12 +132,15 @@ impl Model for Explored {
         let mut world = World::new(&plan);
         let ms = Duration::from_millis;
         let name = world.specs[0][0].keys.name.clone();
-        let spec = |lease, liveness, buffer| {
+        let spec = |slots, lease, liveness, buffer| {
             let options = LockOptions::new().lease(ms(lease)).liveness(ms(liveness)).buffer(ms(buffer));
-            options.renew_every(ms(50)).of(LockKeys::new("fairlock", &name)).unwrap()
+            options.slots(slots).renew_every(ms(50)).of(LockKeys::new("fairlock", &name)).unwrap()
         };
-        let other = if self.mixed { spec(100, 150, 20) } else { spec(150, 100, 40) };
-        world.specs = vec![vec![spec(150, 100, 40), other]];
+        let of = |client: usize| {
+            let slots = self.slots[client % self.slots.len()];
+            if self.mixed && client % 2 == 1 { spec(slots, 100, 150, 20) } else { spec(slots, 150, 100, 40) }
+        };
+        world.specs = vec![(0..self.waiters.len()).map(of).collect()];
         world.clients.iter_mut().for_each(|client| client.ever = true);
         // Time enough for "long ago".
         world.now = 10_000 * MS;
@@ -172,14 +179,16 @@ impl Model for Explored {
                 may(budget.deaf > 0 && !link.dead, Step::Deaf(me));
             }
             (0..client.guards.len() as u8).for_each(|nth| may(true, Step::Drop(me, nth)));
+            let writers = client.guards.values().map(|guard| guard.most == 1);
+            (0..).zip(writers).for_each(|(nth, is)| may(is && budget.downgrades > 0, Step::Downgrade(me, nth)));
             (0..client.acquires.len() as u8).for_each(|nth| may(budget.abandoned > 0, Step::Abandon(me, nth)));
             let alone = world.clients.iter().filter(|client| client.alive).count() == 1;
             may(budget.crashes > 0 && !alone, Step::Crash(me));
             if client.link.as_ref().is_some_and(|link| !link.out.is_empty() && !link.dead && link.back.is_empty()) {
                 actions.push(Action::RoundTrip(me));
             }
-            // Clients are alike: the first one comes first.
-            let turn = index == 0 || world.clients[index - 1].next > 1;
+            // Clients are alike: the first one comes first. But those with other slots are not.
+            let turn = self.slots.len() > 1 || index == 0 || world.clients[index - 1].next > 1;
             if client.next <= self.waiters[index] && turn {
                 actions.push(Action::Join(me));
             }
@@ -204,7 +213,7 @@ impl Model for Explored {
         let State { world, budget } = &mut state;
         match action {
             Action::Join(client) => {
-                let (now, spec) = (world.now, world.specs[0][usize::from(client % 2)].clone());
+                let (now, spec) = (world.now, world.specs[0][usize::from(client)].clone());
                 world.clients[usize::from(client)].start(now, 0, spec, Mode::Wait, None);
             }
             Action::Tick => {
@@ -226,6 +235,7 @@ impl Model for Explored {
                     Step::Crash(_) => Some(&mut budget.crashes),
                     Step::Flush => Some(&mut budget.flushes),
                     Step::Save => Some(&mut budget.saves),
+                    Step::Downgrade(..) => Some(&mut budget.downgrades),
                     _ => None,
                 };
                 spent.into_iter().for_each(|left| *left -= 1);

@@ -1,19 +1,21 @@
 //! The promises, judged after every step by what callers may believe and what the server holds.
 
 use super::clients::Guard;
+use super::model::Lease;
 use super::server::Executed;
 use super::world::{MS, World};
-use crate::keeper::machine::InFlight;
+use crate::keeper::machine::{Id, InFlight};
+use crate::options::READERS;
 
 /// How many requests a second one client may send without a reason: every heartbeat, renewal and repetition of up to
 /// ten locks fits in, no busy loop does.
 const BUSY: u32 = 400;
 
 impl World {
-    /// I1 and I4: holders believe in their leases only while that is true.
+    /// I1 and I4: holders believe in their leases only while that is true, and no more of them than each lets in.
     pub(super) fn judge(&mut self) {
         let mut broken = None;
-        let mut believed: Vec<(usize, String)> = Vec::new();
+        let mut believed: Vec<(String, &Guard)> = Vec::new();
         for client in self.clients.iter().filter(|client| client.alive) {
             let local = client.clock(self.now);
             for (id, guard) in &client.guards {
@@ -31,10 +33,26 @@ impl World {
                     }
                     Some(_) => {}
                 }
-                if let Some((_, other)) = believed.iter().find(|(lock, _)| *lock == guard.lock) {
-                    broken = Some(format!("{who} and {other} believe to hold the same lock (I1)"));
+                let lease = self.server.locks[guard.lock].1.lease_of(&who);
+                if guard.is_reader && lease.is_some_and(|lease| lease.most < READERS) {
+                    broken = Some(format!("{who} was told that it is a reader, and the server does not know"));
                 }
-                believed.push((guard.lock, who));
+                believed.push((who, guard));
+            }
+        }
+        for (who, guard) in &believed {
+            let others = believed.iter().filter(|(_, other)| other.lock == guard.lock);
+            let (mut many, mut of_slot) = (0, 0);
+            for (_, other) in others {
+                many += 1;
+                of_slot += u32::from(other.slot == guard.slot);
+            }
+            if many > guard.most {
+                broken =
+                    Some(format!("{who} believes to hold the lock with {} at most, and {many} do (I1)", guard.most));
+            }
+            if of_slot > 1 {
+                broken = Some(format!("{who} believes to have slot {}, and another does (I1)", guard.slot));
             }
         }
         if let Some(what) = broken.or_else(|| self.judge_beliefs_of_before()) {
@@ -97,28 +115,59 @@ impl World {
     pub(super) fn judge_script(&mut self, executed: &Executed) {
         let after = &self.server.locks[executed.lock].1;
         let before = &executed.before;
-        let granted = |lock: &super::model::Lock| lock.holder().map(|held| (held.id.clone(), held.token));
         // A returner shows that the state is an old one: what was granted in it since is dropped, or gives way to a later
         // token. Its holder had it by the exception for strangers, and is told at its next reply, as after any loss.
-        let returns =
-            |held: &super::model::Lease| executed.id.as_ref() != Some(&held.id) && executed.token > held.token;
-        let gave_way = before.holder().filter(|held| returns(held) && !after.holds(&held.id)).map(|held| held.token);
-        if before.state.epoch != 0 && before.state.epoch != after.state.epoch || gave_way.is_some() {
+        let returns = |held: &&Lease| {
+            let is_over = held.end <= after.state.seen;
+            !is_over && executed.id.as_ref() != Some(&held.id) && executed.token > held.token
+        };
+        let gave_way = before.leases.iter().filter(returns).filter(|held| !after.holds(&held.id));
+        let gave_way: Vec<u64> = gave_way.map(|held| held.token).collect();
+        if before.state.epoch != 0 && before.state.epoch != after.state.epoch || !gave_way.is_empty() {
             self.server.basis.generation += 1;
         }
         self.server.forced.extend(gave_way);
-        let after = &self.server.locks[executed.lock].1;
-        let Some((id, token)) = granted(after).filter(|grant| granted(before).as_ref() != Some(grant)) else { return };
-        let top = self.server.tokens[executed.lock];
-        // A holder that returns after a loss has the token that it had.
-        if executed.token == token {
-            return;
+        if let Some(what) = self.judge_room(executed.lock) {
+            self.fail(what);
         }
+        let after = &self.server.locks[executed.lock].1.leases;
+        let stood = |lease: &&Lease| before.leases.iter().any(|was| (&was.id, was.token) == (&lease.id, lease.token));
+        // A holder that returns after a loss has the token that it had.
+        let new = after.iter().filter(|lease| !stood(lease) && executed.token != lease.token);
+        let mut new: Vec<(String, u64)> = new.map(|lease| (lease.id.clone(), lease.token)).collect();
+        new.sort_by_key(|(_, token)| *token);
+        new.into_iter().for_each(|(id, token)| self.judge_grant(executed, id, token));
+    }
+
+    /// I1 on the server: while a lease lasts, at most its `most` hold, none of them in its slot, and `most` is what its
+    /// holder asked for.
+    fn judge_room(&self, lock: usize) -> Option<String> {
+        let leases = &self.server.locks[lock].1.leases;
+        let many = leases.len();
+        leases.iter().find_map(|Lease { id, slot, most, .. }| {
+            if many > usize::from(*most) {
+                return Some(format!("{many} hold the lock, and {id} with {most} at most (I1)"));
+            }
+            if leases.iter().filter(|other| other.slot == *slot).count() > 1 {
+                return Some(format!("slot {slot} has two leases (I1)"));
+            }
+            let (name, number) = id.split_once('.')?;
+            let client = self.clients.iter().find(|client| client.name.as_str() == name)?;
+            let (first, after) = *client.asked_most.get(&Id(number.parse().ok()?))?;
+            (*most != first && *most != after).then(|| format!("{id} has {most}, and asked for {first} (I1)"))
+        })
+    }
+
+    /// I2 and I3: the lock is granted to this id.
+    fn judge_grant(&mut self, executed: &Executed, id: String, token: u64) {
+        let (after, before) = (&self.server.locks[executed.lock].1, &executed.before);
+        let top = self.server.tokens[executed.lock];
         let mut broken = None;
         if token <= top && !self.server.forgot_the_time() {
             broken = Some(format!("{id} is granted token {token} after {top} (I3)"));
         }
-        let place = before.ticket(&id).unwrap_or(executed.brought);
+        let brought = if executed.id.as_ref() == Some(&id) { executed.brought } else { u64::MAX };
+        let place = before.ticket(&id).unwrap_or(brought);
         let overtaken = before.queue.iter().find(|(ticket, other)| {
             let client = super::model::client_of(other);
             let alive = before.sessions.get(client).is_some_and(|end| *end > after.state.seen);

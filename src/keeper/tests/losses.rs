@@ -135,7 +135,8 @@ impl World {
         }
     }
 
-    /// I1 over losses: two that believe in leases of one lock, the older of which rests on data that was lost.
+    /// I1 over losses: two that believe in leases that cannot be held together, the older of which rests on data that was
+    /// lost.
     pub(super) fn judge_beliefs_of_before(&self) -> Option<String> {
         let Basis { jumps, .. } = self.server.basis;
         let believed = self.clients.iter().filter(|client| client.alive).flat_map(|client| {
@@ -143,6 +144,8 @@ impl World {
             let guards = client.guards.iter().filter(move |(_, guard)| guard.is_believed(local));
             guards.filter_map(move |(id, guard)| Some((client, id, guard, guard.basis?)))
         });
+        // Because they have one slot, or because one lets no other in.
+        let do_not_fit = |one: &Guard, other: &Guard| one.slot == other.slot || one.most.min(other.most) < 2;
         let stands = |token| !self.server.forced.contains(token);
         let believed: Vec<_> =
             believed.filter(|(_, _, guard, basis)| basis.jumps == jumps && stands(&guard.token)).collect();
@@ -151,7 +154,7 @@ impl World {
         }
         believed.iter().find_map(|(client, id, older, before)| {
             let another = believed.iter().find(|(.., newer, since)| {
-                let same = newer.lock == older.lock && older.token < newer.token;
+                let same = newer.lock == older.lock && older.token < newer.token && do_not_fit(older, newer);
                 let strangers = &self.server.pasts[older.lock].strangers;
                 let a_stranger = older.era < newer.era && strangers.contains(&newer.era);
                 same && before.era < since.era && !a_stranger && strangers.range(before.era + 1..).next().is_none()
@@ -179,8 +182,10 @@ impl World {
         };
         self.clients.iter().filter(|client| client.in_touch).filter(is_known).find_map(|client| {
             let overtaken = client.acquires.iter().find(|(its, acquire)| {
-                let waits = acquire.lock == lock && acquire.wanted && id != format!("{}.{its}", client.name);
-                waits && acquire.ticket.is_some_and(|ticket| ticket < place)
+                let who = format!("{}.{its}", client.name);
+                // It may have been granted the lock together with this one, and not know.
+                let waits = acquire.lock == lock && acquire.wanted && !self.server.locks[lock].1.holds(&who);
+                waits && id != who && acquire.ticket.is_some_and(|ticket| ticket < place)
             });
             let (its, acquire) = overtaken?;
             let ticket = acquire.ticket.unwrap_or_default();

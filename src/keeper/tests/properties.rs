@@ -30,7 +30,8 @@ fn losses(most: usize) -> impl Strategy<Value = Vec<Step>> {
         34..40 => vec![Step::Take(client, which)],
         40..46 => vec![Step::Release(client, which)],
         46..48 => vec![Step::Drop(client, which)],
-        48..50 => vec![Step::Renew(client, which)],
+        48 => vec![Step::Renew(client, which)],
+        49 => vec![Step::Downgrade(client, which)],
         50 => vec![Step::Abandon(client, which)],
         51 => vec![Step::Cut(client)],
         52 => vec![Step::Pause(client), Step::Flow(which), Step::Resume(client)],
@@ -146,6 +147,27 @@ fn promises_hold_over_late_releases_among_short_leases() {
     let times = vec![of(300, 300), of(200, 400), of(250, 500), of(300, 1500)];
     let plans = plans().prop_map(move |plan| Plan { times: times.clone(), ..plan });
     hold_in("worlds with late releases and short leases", 500, plans, late_releases(20));
+}
+
+/// Semaphores, readers and writers, and callers that disagree on how many may hold a lock together.
+fn plans_of_several() -> impl Strategy<Value = Plan> {
+    let slots = prop_oneof![Just(vec![2]), Just(vec![1, 1000, 1000]), Just(vec![2, 3, 3]), Just(vec![3, 1, 1000, 2]),];
+    (plans(), slots).prop_map(|(plan, slots)| Plan { slots, ..plan })
+}
+
+#[test]
+fn promises_hold_for_several_holders() {
+    hold_in("worlds of several holders", 3000, plans_of_several(), steps(400));
+}
+
+#[test]
+fn promises_hold_for_several_holders_over_losses() {
+    hold_in("worlds of several holders that lose data", 1500, plans_of_several(), losses(60));
+}
+
+#[test]
+fn promises_hold_for_several_holders_over_late_releases() {
+    hold_in("worlds of several holders with late releases", 500, plans_of_several(), late_releases(20));
 }
 
 pub(super) fn hold_in(

@@ -29,6 +29,7 @@ pub(super) enum Step {
     Drop(u8, u8),
     Release(u8, u8),
     Renew(u8, u8),
+    Downgrade(u8, u8),
     Position(u8, u8),
     Inspect(u8, u8),
     Break(u8, u8),
@@ -85,6 +86,7 @@ impl Step {
             32..44 => Step::Take(client, which),
             44..47 => Step::Drop(client, which),
             47..56 => Step::Release(client, which),
+            56..58 if which % 8 == 7 => Step::Downgrade(client, which),
             56..58 => Step::Renew(client, which),
             58..60 => Step::Position(client, which),
             60 => Step::Inspect(client, which),
@@ -185,6 +187,12 @@ impl World {
                         }
                         208.. => client.say(now, Command::Automatic { id, on: which % 2 == 0 }),
                     }
+                }
+            }
+            Step::Downgrade(client, which) => {
+                let client = &mut self.clients[index(client)];
+                if let Some(id) = nth(client.guards.keys().copied(), which) {
+                    client.downgrade(now, id);
                 }
             }
             Step::Position(client, which) => {
@@ -330,7 +338,7 @@ impl World {
         let now = self.now;
         let lock = usize::from(which) % self.specs.len();
         let (keys, state) = &self.server.locks[lock];
-        let token = state.holder().map_or(1, |held| held.token);
+        let token = nth(state.leases.iter().map(|held| held.token), which).unwrap_or(1);
         let (keys, force) = (keys.clone(), which >= 192);
         if force {
             // Its holder is not told before the lease is taken.
@@ -392,6 +400,7 @@ impl super::clients::Client {
         let timeout_at = timeout.map(|timeout| called + timeout);
         let answer_by = (mode == Mode::Try).then_some(called + Duration::from_secs(5));
         let by = timeout_at.into_iter().chain(answer_by).min();
+        self.asked_most.insert(id, (spec.most, spec.most));
         let acquire = Acquire { lock, lease, mode, ticket: None, by, timeout: timeout_at, known: false, wanted: true };
         self.acquires.insert(id, acquire);
         self.say(now, Command::Acquire { id, asked: AcquireCall { spec, about, mode, timeout, called } });

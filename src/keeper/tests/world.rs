@@ -36,6 +36,8 @@ pub(super) struct Plan {
     pub(super) times: Vec<Times>,
     /// By how much longer than usual the spans of a schedule are.
     pub(super) scale: u64,
+    /// How many slots callers ask for, in turn.
+    pub(super) slots: Vec<u32>,
 }
 
 /// The times in a caller's options.
@@ -59,6 +61,7 @@ impl Plan {
             window: WIDE,
             times: vec![],
             scale: 1,
+            slots: vec![1],
         }
     }
 }
@@ -109,7 +112,7 @@ impl World {
             scale: plan.scale,
             server: Server::new(&keys),
             clients,
-            specs: keys.iter().map(|keys| specs(keys, &plan.times)).collect(),
+            specs: keys.iter().map(|keys| specs(keys, &plan.times, &plan.slots)).collect(),
             broken: None,
             steps: 0,
             budget: if plan.times.is_empty() { u64::MAX } else { BUDGET },
@@ -183,6 +186,10 @@ impl World {
                 Command::Ask { number, question: Question::Release { id } } => {
                     let deadline = client.machine.lease(*id).map_or(local, |lease| lease.deadline());
                     client.questions.insert(*number, Some(deadline.max(local)));
+                }
+                // It lasts as long as its lease may.
+                Command::Ask { number, question: Question::Downgrade { .. } } => {
+                    client.questions.insert(*number, None);
                 }
                 Command::Ask { number, question } => {
                     let seconds = if let Question::Close = question { 1 } else { 5 };
@@ -298,8 +305,12 @@ impl World {
 }
 
 /// Options that differ in which of their times is the longest, and in how they renew. The first are the most common.
-fn specs(keys: &LockKeys, times: &[Times]) -> Vec<Arc<Spec>> {
-    let of = |options: LockOptions| options.of(LockKeys::new("fairlock", &keys.name)).unwrap();
+fn specs(keys: &LockKeys, times: &[Times], slots: &[u32]) -> Vec<Arc<Spec>> {
+    let mut slots = slots.iter().cycle();
+    let of = |options: LockOptions| {
+        let slots = *slots.next().expect("there is one");
+        options.slots(slots).of(LockKeys::new("fairlock", &keys.name)).unwrap()
+    };
     let with = |lease, liveness, buffer| LockOptions::new().lease(lease).liveness(liveness).buffer(buffer);
     if !times.is_empty() {
         let with = |&Times { lease, liveness, buffer, by_hand }: &Times| {

@@ -10,6 +10,7 @@ mod holding;
 mod late;
 mod replicated;
 mod room;
+mod several;
 mod trouble;
 mod waiting;
 
@@ -54,6 +55,11 @@ pub(super) fn outcome(effects: &[Effect], asked: u64) -> Option<&Outcome> {
 
 pub(super) fn reconnects(effects: &[Effect]) -> bool {
     effects.iter().any(|effect| matches!(effect, Effect::Reconnect))
+}
+
+pub(super) fn calls(effects: Vec<Effect>) -> Vec<(RequestId, Request)> {
+    let send = |effect| if let Effect::Send { request, call } = effect { Some((request, call)) } else { None };
+    effects.into_iter().filter_map(send).collect()
 }
 
 pub(super) fn alive(rank: u64, lease_left: Duration) -> Answer {

@@ -16,8 +16,23 @@ fn narrow(waiters: &[u64], budget: Budget) -> Explored {
     Explored { window: 1, delay: PROMPT, ..Explored::new(waiters, true, budget) }
 }
 
-const NONE: Budget =
-    Budget { cuts: 0, deaf: 0, lost_pushes: 0, doubled: 0, abandoned: 0, crashes: 0, late: 0, flushes: 0, saves: 0 };
+/// The clients' slots, in turn.
+fn slots(slots: &[u32], waiters: &[u64], budget: Budget) -> Explored {
+    Explored { slots: slots.to_vec(), delay: PROMPT, ..Explored::new(waiters, true, budget) }
+}
+
+const NONE: Budget = Budget {
+    cuts: 0,
+    deaf: 0,
+    lost_pushes: 0,
+    doubled: 0,
+    abandoned: 0,
+    crashes: 0,
+    late: 0,
+    flushes: 0,
+    saves: 0,
+    downgrades: 0,
+};
 
 #[test]
 fn every_state_of_small_worlds_keeps_the_promises() {
@@ -31,6 +46,17 @@ fn every_state_of_small_worlds_keeps_the_promises() {
             Explored { delay: PROMPT, ..mixed(&[1, 1], Budget { flushes: 2, ..NONE }) }
         }),
         ("3 waiters of 2 clients", Explored::new(&[2, 1], true, NONE)),
+        ("3 waiters of 2 clients, 2 slots, prompt messages", slots(&[2], &[2, 1], NONE)),
+        ("a writer and 2 readers, prompt messages, a downgrade", {
+            slots(&[1, 1000, 1000], &[1, 1, 1], Budget { downgrades: 1, ..NONE })
+        }),
+        ("3 waiters of 2 clients with 2 and 3 slots, prompt messages", slots(&[2, 3], &[2, 1], NONE)),
+        ("a writer and a reader, a downgrade, a broken connection", {
+            slots(&[1, 1000], &[1, 1], Budget { downgrades: 1, cuts: 1, ..NONE })
+        }),
+        ("a writer and a reader, prompt messages, a downgrade, all data lost", {
+            slots(&[1, 1000], &[1, 1], Budget { downgrades: 1, flushes: 1, ..NONE })
+        }),
         ("3 waiters of a client, one request at a time, a caller who gives up", {
             narrow(&[3], Budget { abandoned: 1, ..NONE })
         }),

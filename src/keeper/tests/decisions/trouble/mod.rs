@@ -22,11 +22,6 @@ fn other_lock(options: LockOptions) -> Arc<Spec> {
     options.of(LockKeys::new("fairlock", "y")).unwrap()
 }
 
-fn calls(effects: Vec<Effect>) -> Vec<(RequestId, Request)> {
-    let send = |effect| if let Effect::Send { request, call } = effect { Some((request, call)) } else { None };
-    effects.into_iter().filter_map(send).collect()
-}
-
 fn inspect(number: u64) -> Command {
     let keys = Arc::new(LockKeys::new("fairlock", "x"));
     Command::Ask { number: QuestionId(number), question: inspecting(&keys, 1) }
