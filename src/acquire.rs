@@ -14,7 +14,9 @@ use self::attempt::{Attempt, Queueing};
 use crate::cancel::CancellationToken;
 use crate::error::{AcquireError, Fault, TryAcquireError};
 use crate::guard::Guard;
+use crate::inspect::Holder;
 use crate::keeper::{Acquiring, Mode};
+use crate::lock::page;
 use crate::operation::Operation;
 use crate::protocol::Ticket;
 #[cfg(feature = "operator")]
@@ -191,6 +193,13 @@ impl TryAcquire {
     /// The owner that it will name.
     pub(crate) fn chosen_owner(&self) -> Arc<str> {
         self.attempt.plan.owner.clone()
+    }
+
+    /// All who hold its lock.
+    pub(crate) fn inspect_holders(&self) -> Operation<Result<Vec<Holder>, Fault>> {
+        let (handle, keys) = (self.attempt.plan.handle.clone(), self.attempt.plan.spec.keys.clone());
+        let wakers = handle.wakers.clone();
+        Operation::relayed(&wakers, async move { Ok(page(&handle, &keys, None, 0).await?.holders) })
     }
 
     /// How long it waits for the server's answer (default 5 seconds), between a millisecond and 366 days. After that it

@@ -108,7 +108,7 @@ impl Lock {
         Plan::new(self.handle.clone(), self.spec.clone(), self.label.clone(), self.owner.clone())
     }
 
-    /// The holder and the waiters. One round trip for every 500 waiters. It changes nothing.
+    /// The holders and the waiters. One round trip for every 500 waiters. It changes nothing.
     ///
     /// # Errors
     /// [`Fault`]: among others [`Fault::Unavailable`] if one of them has no answer within 5 seconds.
@@ -286,7 +286,7 @@ fn outcome(reply: Reply) -> Option<BreakOutcome> {
     if let Verdict::Break(outcome) = reply.verdict { Some(outcome) } else { None }
 }
 
-/// This many waiters after the ticket `after`, and the holder.
+/// This many waiters after the ticket `after`, and the holders.
 pub(crate) async fn page(
     handle: &Handle,
     keys: &Arc<LockKeys>,

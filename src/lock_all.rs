@@ -14,7 +14,7 @@ use crate::acquire::Acquire;
 use crate::cancel::CancellationToken;
 use crate::client::Client;
 use crate::error::{AcquireError, InvalidOption, LockAllError, Lost, ReleaseError};
-use crate::guard::Guard;
+use crate::guard::{Guard, Held};
 use crate::lock::Lock;
 use crate::operation::Operation;
 use crate::options::LockOptions;
@@ -27,8 +27,10 @@ use crate::run::{job_under, outcome};
 /// in. So two of these cannot wait for each other, nor for one that takes single locks in this order. Each lock is held
 /// while the next one is waited for.
 ///
+/// [`and`](Self::and) adds locks with options of their own, such as a semaphore or the reader of a read-write lock.
+///
 /// # Errors
-/// [`LockAllError`]: a lock was not acquired, or the lease of one was lost while others were waited for. The locks that
+/// [`LockAllError`]: a lock was not acquired (or is [of another client](InvalidOption::OtherClient)), or the lease of one was lost while others were waited for. The locks that
 /// were acquired are released.
 ///
 /// # Cancel safety
@@ -52,6 +54,10 @@ use crate::run::{job_under, outcome};
 #[derive(Clone)]
 pub struct LockAll {
     locks: Vec<Lock>,
+    /// The name of a lock of another client.
+    stranger: Option<Arc<str>>,
+    label: Option<Arc<str>>,
+    owner: Option<Arc<str>>,
     timeout: Option<Duration>,
     cancellation: Option<CancellationToken>,
 }
@@ -82,11 +88,37 @@ impl Client {
         }
         locks.sort_by(|one, other| one.name().cmp(other.name()));
         locks.dedup_by(|one, other| one.name() == other.name());
-        Ok(LockAll { locks, timeout: None, cancellation: None })
+        Ok(LockAll { locks, stranger: None, label: None, owner: None, timeout: None, cancellation: None })
     }
 }
 
 impl LockAll {
+    /// This lock, too, with its own options, label and owner. A name that occurs twice counts once, with the options of
+    /// the lock with fewer [slots](LockOptions::slots). All locks must be of one client.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(client: fairlock::Client) -> Result<(), Box<dyn std::error::Error>> {
+    /// let (gpus, index) = (client.semaphore("gpu", 4)?, client.rw_lock("index")?);
+    /// let guard = client.lock_all(["reports"])?.and(&gpus).and(index.reader()).await?;
+    /// for held in guard.guards() {
+    ///     println!("{}, slot {}", held.name(), held.slot());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn and(mut self, lock: &Lock) -> Self {
+        if self.locks.iter().any(|other| !Arc::ptr_eq(&other.handle, &lock.handle)) {
+            self.stranger.get_or_insert_with(|| lock.name().into());
+        }
+        match self.locks.binary_search_by(|other| other.name().cmp(lock.name())) {
+            Ok(at) if lock.spec.most < self.locks[at].spec.most => self.locks[at] = lock.clone(),
+            Ok(_) => {}
+            Err(at) => self.locks.insert(at, lock.clone()),
+        }
+        self
+    }
+
     /// Gives up after this time, for all locks together (default: waits for ever). With `Duration::ZERO` each lock is
     /// only tried. Otherwise see [`Acquire::timeout`].
     pub fn timeout(mut self, timeout: Duration) -> Self {
@@ -96,15 +128,13 @@ impl LockAll {
 
     /// The label that others see at each of the locks, see [`Acquire::label`].
     pub fn label(mut self, label: impl Into<String>) -> Self {
-        let label: Arc<str> = label.into().into();
-        self.locks.iter_mut().for_each(|lock| lock.label = label.clone());
+        self.label = Some(label.into().into());
         self
     }
 
     /// The owner that others see at each of the locks, see [`Acquire::owner`].
     pub fn owner(mut self, owner: impl Into<String>) -> Self {
-        let owner: Arc<str> = owner.into().into();
-        self.locks.iter_mut().for_each(|lock| lock.owner = owner.clone());
+        self.owner = Some(owner.into().into());
         self
     }
 
@@ -128,7 +158,7 @@ impl LockAll {
     }
 
     /// Acquires all locks, runs the job while holding them, and releases them, see [`Acquire::run`]. The job is given
-    /// the tokens, in the order of the names, and is polled within the nested `tracing` spans of all locks. If the
+    /// a view of each lease, in the order of the names, and is polled within the nested `tracing` spans of all locks. If the
     /// locks are free, one round trip for each and one to release them.
     ///
     /// # Errors
@@ -139,12 +169,11 @@ impl LockAll {
     /// If the future is dropped, the job is dropped and the locks are released.
     pub async fn run<F, Fut, T>(self, job: F) -> Result<T, LockAllError>
     where
-        F: FnOnce(Vec<u64>) -> Fut,
+        F: FnOnce(Vec<Held>) -> Fut,
         Fut: Future<Output = T>,
     {
         let guard = self.await?;
-        let tokens = guard.tokens().map(|(_, token)| token).collect();
-        let value = job_under(guard.lost(), job(tokens).instrument(guard.span())).await?;
+        let value = job_under(guard.lost(), job(guard.held()).instrument(guard.span())).await?;
         guard.check()?;
         Ok(outcome(value, guard.release().await)?)
     }
@@ -154,15 +183,18 @@ impl LockAll {
     ///
     /// # Errors
     /// As [`run`](Self::run).
-    pub fn run_blocking<T>(self, job: impl FnOnce(Vec<u64>) -> T) -> Result<T, LockAllError> {
+    pub fn run_blocking<T>(self, job: impl FnOnce(Vec<Held>) -> T) -> Result<T, LockAllError> {
         let guard = self.blocking()?;
-        let tokens = guard.tokens().map(|(_, token)| token).collect();
-        let value = guard.span().in_scope(|| job(tokens));
+        let value = guard.span().in_scope(|| job(guard.held()));
         guard.check()?;
         Ok(outcome(value, guard.release().blocking())?)
     }
 
     async fn acquire_all(self) -> Result<AllGuard, LockAllError> {
+        if let Some(name) = self.stranger {
+            let error = InvalidOption::OtherClient { name: name.clone() }.into();
+            return Err(LockAllError::Acquire { name, error });
+        }
         let begun = Instant::now();
         let mut all = AllGuard { guards: Vec::with_capacity(self.locks.len()) };
         let mut losses = Losses(FuturesUnordered::new());
@@ -183,6 +215,9 @@ impl LockAll {
 
     /// The acquire of one of the locks, if there is any time left for it.
     fn acquire(&self, lock: &Lock, spent: Duration) -> Option<Acquire> {
+        let mut lock = lock.clone();
+        self.label.iter().for_each(|label| lock.label = label.clone());
+        self.owner.iter().for_each(|owner| lock.owner = owner.clone());
         let mut acquire = lock.acquire();
         if let Some(timeout) = self.timeout {
             let left = timeout.saturating_sub(spent);
@@ -242,6 +277,11 @@ impl AllGuard {
         self.guards.last().map_or_else(Span::none, |guard| guard.span().clone())
     }
 
+    /// Views of the leases, in the order of the names.
+    fn held(&self) -> Vec<Held> {
+        self.guards.iter().map(|guard| guard.held()).collect()
+    }
+
     /// The guards of the single locks, in the order of their names.
     pub fn guards(&self) -> &[Guard] {
         &self.guards
@@ -252,12 +292,12 @@ impl AllGuard {
         self.guards.iter().map(|guard| (guard.name(), guard.token()))
     }
 
-    /// What is left of the lease that ends first, see [`Held::remaining`](crate::Held::remaining).
+    /// What is left of the lease that ends first, see [`Held::remaining`].
     pub fn remaining(&self) -> Duration {
         self.guards.iter().map(|guard| guard.remaining()).min().unwrap_or_default()
     }
 
-    /// Fails unless all leases are held, see [`Held::check`](crate::Held::check). No round trip.
+    /// Fails unless all leases are held, see [`Held::check`]. No round trip.
     ///
     /// # Errors
     /// [`Lost`] with the first lock whose lease is lost, or about to be.

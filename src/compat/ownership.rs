@@ -35,7 +35,10 @@ pub enum Ownership {
 
 impl Ownership {
     /// Takes the lock if it is free, and otherwise tells which [owner](TryAcquire::owner) holds it. A second try by the
-    /// same owner is told so, and takes no second lease. One round trip.
+    /// same owner is told so, and takes no second lease. One round trip; another one if several hold it.
+    ///
+    /// Of a lock with several [slots](crate::LockOptions::slots) a try takes a free one, also if its owner has another.
+    /// If it is full, and the owner has none of them, this tells the holder of the lowest slot.
     ///
     /// An empty owner stands for none: two tries without an owner are not by the same one.
     ///
@@ -46,16 +49,24 @@ impl Ownership {
     /// # Cancel safety
     /// If the future is dropped, a grant that is on its way is released.
     pub fn of(acquire: TryAcquire) -> Operation<Result<Self, TryAcquireError>> {
-        let owner = acquire.chosen_owner();
+        let (owner, all) = (acquire.chosen_owner(), acquire.inspect_holders());
         Operation::of_others(async move {
-            match acquire.await {
-                Ok(guard) => Ok(Self::Granted(guard)),
-                Err(TryAcquireError::Busy { mut holders, held, waiting, recovering_for }) => match holders.pop() {
-                    Some(holder) if !owner.is_empty() && holder.owner == *owner => Ok(Self::Mine(holder)),
-                    Some(holder) => Ok(Self::Other(holder)),
-                    None => Err(TryAcquireError::Busy { holders, held, waiting, recovering_for }),
-                },
-                Err(error) => Err(error),
+            let (mut holders, busy) = match acquire.await {
+                Ok(guard) => return Ok(Self::Granted(guard)),
+                Err(TryAcquireError::Busy { holders, held, waiting, recovering_for }) => {
+                    (holders.clone(), TryAcquireError::Busy { holders, held, waiting, recovering_for })
+                }
+                Err(error) => return Err(error),
+            };
+            let is_mine = |holder: &Holder| !owner.is_empty() && holder.owner == *owner;
+            if matches!(busy, TryAcquireError::Busy { held: 2.., .. }) && !holders.iter().any(is_mine) {
+                holders.extend(all.await?);
+            }
+            let mine = holders.iter().position(is_mine);
+            match (mine, holders.is_empty()) {
+                (Some(at), _) => Ok(Self::Mine(holders.swap_remove(at))),
+                (None, false) => Ok(Self::Other(holders.swap_remove(0))),
+                (None, true) => Err(busy),
             }
         })
     }

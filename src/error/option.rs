@@ -53,6 +53,13 @@ pub enum InvalidOption {
         /// What was given.
         slots: u32,
     },
+    /// Several locks were to be acquired together, and one of them is of another client.
+    #[error("the lock {name:?} is of another client than the others: acquire all of them by one client")]
+    #[non_exhaustive]
+    OtherClient {
+        /// The lock.
+        name: Arc<str>,
+    },
     /// A lease that its holder shares with others was to be downgraded.
     #[error(
         "a lease of the lock {name:?} that up to {most} may share cannot be downgraded: only a writer, or the holder of \

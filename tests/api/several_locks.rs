@@ -162,11 +162,11 @@ async fn a_guard_of_several_locks_is_lost_when_one_is() {
 async fn a_job_under_several_locks_ends_with_the_first_lost_lease() {
     let (server, client) = server_and_client().await;
     let locks = || client.lock_all_with(["a", "b"], quiet()).unwrap();
-    let tokens = locks().run(async |tokens| tokens).await.unwrap();
-    assert!(tokens.len() == 2 && tokens[0] < tokens[1], "{tokens:?}");
+    let held = locks().run(async |held| held).await.unwrap();
+    assert!(held.len() == 2 && held[0].token() < held[1].token(), "{held:?}");
     assert!(!is_held(&client, "a").await && !is_held(&client, "b").await);
-    let ended = locks().run(async |tokens| {
-        client.lock("b").unwrap().force_break_lease(tokens[1]).await.unwrap();
+    let ended = locks().run(async |held| {
+        client.lock("b").unwrap().force_break_lease(held[1].token()).await.unwrap();
         std::future::pending::<()>().await;
     });
     assert!(matches!(soon(ended).await, Err(LockAllError::Lost(lost)) if *lost.name == *"b"));
@@ -187,9 +187,51 @@ fn several_locks_are_waited_for_on_the_spot() {
     assert_eq!((&*name, error), ("a", AcquireError::Cancelled));
     guard.release().blocking().unwrap();
     let locks = || client.lock_all_with(["a", "b"], quiet()).unwrap();
-    assert_eq!(locks().run_blocking(|tokens| tokens.len()).unwrap(), 2);
-    let ended = locks().run_blocking(|tokens| client.lock("b").unwrap().force_break_lease(tokens[1]).blocking());
+    assert_eq!(locks().run_blocking(|held| held.len()).unwrap(), 2);
+    let ended = locks().run_blocking(|held| client.lock("b").unwrap().force_break_lease(held[1].token()).blocking());
     assert!(matches!(ended, Err(LockAllError::Lost(lost)) if *lost.name == *"b"));
+    keys_left(&server);
+}
+
+/// A semaphore, a reader and a writer: each name once, and of two that differ the one that lets fewer in.
+#[tokio::test]
+async fn locks_of_all_kinds_are_taken_together() {
+    let (server, client) = server_and_client().await;
+    let gpus = client.lock_with("gpu", quiet().slots(2)).unwrap();
+    let index = client.rw_lock_with("index", quiet()).unwrap();
+    let locks = || client.lock_all_with(["b", "reports"], quiet()).unwrap().and(&gpus);
+    let other = soon(gpus.acquire()).await.unwrap();
+    let reading = soon(locks().and(index.reader()).label("job 7")).await.unwrap();
+    let seen: Vec<_> = reading.guards().iter().map(|held| (held.name(), held.slot(), held.label())).collect();
+    assert_eq!(seen, [("b", 0, "job 7"), ("gpu", 1, "job 7"), ("index", 0, "job 7"), ("reports", 0, "job 7")]);
+    drop(soon(index.try_read()).await.unwrap());
+    soon(reading.release()).await.unwrap();
+    other.release().await.unwrap();
+
+    let twice = [index.reader(), index.writer(), index.reader()];
+    let slots =
+        twice.iter().fold(locks(), |locks, lock| locks.and(lock)).and(&client.lock_with("gpu", quiet()).unwrap());
+    assert_eq!(slots.names().collect::<Vec<_>>(), ["b", "gpu", "index", "reports"]);
+    let inspected = soon(slots.run(async |held| {
+        assert_eq!(held.iter().map(|held| held.slot()).collect::<Vec<_>>(), [0; 4]);
+        [gpus.inspect().await.unwrap(), index.reader().inspect().await.unwrap()]
+    }));
+    assert!(inspected.await.unwrap().iter().all(|state| state.holders[0].most == 1));
+    keys_left(&server);
+}
+
+#[tokio::test]
+async fn locks_of_two_clients_are_not_taken_together() {
+    let server = RedisServer::start();
+    let (one, other) = (connect(&server).await, connect(&server).await);
+    let stranger = other.lock("b").unwrap();
+    let all = one.lock_all(["a"]).unwrap();
+    all.clone().and(&one.clone().lock("b").unwrap()).await.unwrap().release().await.unwrap();
+    for locks in [all.clone().and(&stranger), one.lock_all(["a", "b"]).unwrap().and(&stranger)] {
+        let (name, error) = failed_at(soon(locks).await.unwrap_err());
+        let refused = matches!(error, AcquireError::Invalid(InvalidOption::OtherClient { .. }));
+        assert!(name == "b" && refused, "{name} {error}");
+    }
     keys_left(&server);
 }
 

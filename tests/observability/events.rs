@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use fairlock::{Client, LockOptions, compat::KeyedMutex};
+use fairlock::{Client, Held, LockOptions, compat::KeyedMutex};
 use testkit::{Proxy, RedisServer, SOON, alone, eventually, keys_left_after, quiet, server_and_client, soon};
 use tracing::{Level, level_filters::LevelFilter};
 
@@ -100,15 +100,15 @@ async fn run_a_job() {
 async fn run_a_job_under_several() {
     let (server, client) = server_and_client().await;
     let events = Collector::start(LevelFilter::DEBUG);
-    let job = async |tokens: Vec<u64>| {
+    let job = async |held: Vec<Held>| {
         mark("in the job");
-        tokens
+        held
     };
-    let in_spans = |tokens: Vec<u64>| {
+    let in_spans = |held: Vec<Held>| {
         let mut span = events.one("in the job").span;
-        for (name, token) in ["a", "b", "c"].into_iter().zip(tokens).rev() {
+        for (name, held) in ["a", "b", "c"].into_iter().zip(held).rev() {
             let inner = span.expect("a span");
-            let token = token.to_string();
+            let token = held.token().to_string();
             assert_eq!((inner.name, &*inner.fields["lock"], &*inner.fields["token"]), ("hold", name, &*token));
             span = events.parent(&inner);
         }
@@ -117,9 +117,9 @@ async fn run_a_job_under_several() {
     };
     let locks = || client.lock_all(["b", "a", "c"]).unwrap();
     in_spans(locks().run(job).await.unwrap());
-    let job = |tokens: Vec<u64>| {
+    let job = |held: Vec<Held>| {
         mark("in the job");
-        tokens
+        held
     };
     in_spans(tokio::task::block_in_place(|| locks().run_blocking(job)).unwrap());
     keys_left_after(client, &server);
