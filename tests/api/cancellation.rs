@@ -173,7 +173,7 @@ fn every_public_future_is_covered() {
         // These only await the futures above, one at a time.
         ("client.rs", "from_env"),
         ("function.rs", "call"),
-        ("guard.rs", "extend"),
+        ("guard.rs", "downgrade extend"),
         ("keyed.rs", "acquire guard release release_all run try_acquire"),
         ("lease.rs", "is_locked_by_anyone is_locked_by_me refresh verify"),
         ("lock_all.rs", "lost release run"),

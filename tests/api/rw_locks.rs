@@ -1,9 +1,14 @@
 //! Many readers or one writer: what each waits for, and writers that become readers.
 
+use std::time::Duration;
+
 use fairlock::error::{InvalidOption, RenewError, TryAcquireError};
-use fairlock::{LockOptions, RwLock};
+use fairlock::{Client, LockOptions, RwLock};
+use futures_util::FutureExt as _;
 use futures_util::future::try_join_all;
-use testkit::{RedisServer, connect, keys_left_after, quiet, server_and_client, soon};
+use testkit::{
+    Act, Proxy, RedisServer, SOON, Target, connect, eventually_async, keys_left_after, quiet, server_and_client, soon,
+};
 
 async fn rw_lock(server: &RedisServer) -> RwLock {
     connect(server).await.rw_lock_with("index", quiet()).unwrap()
@@ -40,7 +45,7 @@ async fn a_writer_waits_for_the_readers_before_it_and_those_after_it_wait_for_th
     let writer = soon(writer).await.unwrap();
     assert_eq!(index.reader().inspect().await.unwrap().waiting, 2);
     soon(writer.release()).await.unwrap();
-    soon(try_join_all(readers)).await.unwrap();
+    drop(soon(try_join_all(readers)).await.unwrap());
 }
 
 #[tokio::test]
@@ -64,7 +69,7 @@ async fn a_writer_becomes_a_reader_under_the_same_token_and_slot() {
     soon(guard.release()).await.unwrap();
     assert_eq!(soon(writer.position()).await.unwrap(), 1);
     soon(reader.release()).await.unwrap();
-    soon(writer).await.unwrap();
+    drop(soon(writer).await.unwrap());
 }
 
 #[test]
@@ -111,4 +116,60 @@ async fn a_read_write_lock_has_no_slots_to_choose() {
             "{error}"
         );
     }
+}
+
+/// Whether or not the server has executed it.
+#[tokio::test]
+async fn a_downgrade_is_repeated_over_a_broken_connection() {
+    for target in
+        [Target::request(fairlock::__hooks::digest("renew")), Target::reply(fairlock::__hooks::digest("renew"))]
+    {
+        let (server, proxy) = Proxy::of_a_server();
+        let far = Client::connect(&proxy.url()).await.unwrap();
+        let (index, other) = (far.rw_lock_with("index", quiet()).unwrap(), rw_lock(&server).await);
+        let guard = soon(index.write()).await.unwrap();
+        let cut = proxy.fault_times(1, target, Act::Cut(0));
+        soon(guard.downgrade()).await.unwrap();
+        assert_eq!(cut.struck(), 1);
+        drop(soon(other.try_read()).await.unwrap());
+        guard.check().unwrap();
+        keys_left_after(guard, &server);
+    }
+}
+
+/// A dropped future may have downgraded the lease, and another call makes sure.
+#[tokio::test]
+async fn a_downgrade_whose_future_was_dropped_goes_on() {
+    let server = RedisServer::start();
+    let (index, other) = (rw_lock(&server).await, rw_lock(&server).await);
+    let guard = soon(index.write()).await.unwrap();
+    let reader = soon(other.reader().enqueue()).await.unwrap();
+    drop(guard.downgrade());
+    assert_eq!(soon(reader.position()).await.unwrap(), 1, "nothing happens before the first poll");
+    assert!(guard.downgrade().now_or_never().is_none());
+    let reader = soon(reader).await.unwrap();
+    soon(guard.downgrade()).await.unwrap();
+    guard.check().unwrap();
+    drop(reader);
+}
+
+/// All come back: the writer as the reader that it has become, beside another.
+#[tokio::test]
+async fn readers_and_former_writers_come_back_after_a_loss_of_data() {
+    let server = RedisServer::start();
+    let options = || LockOptions::new().lease(Duration::from_secs(6)).renew_every(Duration::from_millis(100));
+    let locks = [connect(&server).await, connect(&server).await];
+    let [index, other] = locks.each_ref().map(|client| client.rw_lock_with("index", options()).unwrap());
+    let guard = soon(index.write()).await.unwrap();
+    soon(guard.downgrade()).await.unwrap();
+    let reader = soon(other.read()).await.unwrap();
+    server.flush();
+    let are_back = async || index.reader().inspect().await.unwrap().holders.len() == 2;
+    eventually_async("both are back", SOON, are_back).await;
+    let waiting = soon(other.writer().enqueue()).await.unwrap();
+    soon(guard.renewed()).await.unwrap();
+    soon(reader.renewed()).await.unwrap();
+    soon(guard.release()).await.unwrap();
+    soon(reader.release()).await.unwrap();
+    drop(soon(waiting).await.unwrap());
 }

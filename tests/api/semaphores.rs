@@ -1,9 +1,12 @@
 //! Several holders: how many, in which slots, in what order, and what those who disagree are promised.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use fairlock::compat::Ownership;
 use fairlock::error::{InvalidOption, TryAcquireError};
 use fairlock::{Client, Guard, Lock, LockOptions};
+use futures_util::future::try_join_all;
 use testkit::{RedisServer, SOON, connect, eventually_async, keys_left_after, quiet, server_and_client, soon};
 
 fn semaphore(client: &Client, slots: u32) -> Lock {
@@ -109,7 +112,7 @@ async fn two_versions_that_disagree_keep_what_each_was_promised() {
     assert!(old.slot() < 3 && new.len() == 2);
     assert_eq!(soon(behind.position()).await.unwrap(), 1);
     soon(old.release()).await.unwrap();
-    soon(behind).await.unwrap();
+    drop(soon(behind).await.unwrap());
 }
 
 #[tokio::test]
@@ -127,7 +130,7 @@ async fn a_name_is_a_lock_for_some_and_a_semaphore_for_others() {
     soon(first.release()).await.unwrap();
     assert_eq!(soon(last.position()).await.unwrap(), 1);
     soon(second.release()).await.unwrap();
-    soon(last).await.unwrap();
+    drop(soon(last).await.unwrap());
 }
 
 /// Each lease was granted before the loss, and none of them was over.
@@ -166,4 +169,39 @@ async fn history_tells_the_slots() {
     soon(first.release()).await.unwrap();
     let slots: Vec<u32> = gpus.history(10).await.unwrap().grants.iter().map(|grant| grant.slot).collect();
     assert_eq!(slots, [0, 1]);
+}
+
+#[tokio::test]
+async fn an_owner_is_found_in_whichever_slot_it_is() {
+    let (_server, client) = server_and_client().await;
+    let gpus = semaphore(&client, 2);
+    let (others, mine) = (gpus.acquire().owner("other").await.unwrap(), gpus.acquire().owner("me").await.unwrap());
+    match soon(Ownership::of(gpus.try_acquire().owner("me"))).await.unwrap() {
+        Ownership::Mine(holder) => assert_eq!((holder.slot, holder.token), (1, mine.token())),
+        other => panic!("{other:?}"),
+    }
+    let third = soon(Ownership::of(gpus.try_acquire().owner("third"))).await.unwrap();
+    assert!(!third.is_mine() && third.owner() == "other", "{third:?}");
+    soon(others.release()).await.unwrap();
+    assert!(matches!(soon(Ownership::of(gpus.try_acquire().owner("me"))).await.unwrap(), Ownership::Granted(_)));
+}
+
+/// A client whose leases fill a lock: each is renewed, found and given back for itself.
+#[tokio::test]
+async fn a_client_may_have_many_leases_of_one_lock() {
+    let (server, client) = server_and_client().await;
+    let options = quiet().slots(64).renew_every(Duration::from_millis(50));
+    let pool = client.lock_with("pool", options).unwrap();
+    let guards = soon(try_join_all((0..64).map(|_| pool.acquire()))).await.unwrap();
+    let mut slots: Vec<u32> = guards.iter().map(|guard| guard.slot()).collect();
+    slots.sort_unstable();
+    assert!(slots.into_iter().eq(0..64));
+    soon(try_join_all(guards.iter().map(|guard| guard.renewed()))).await.unwrap();
+    let waiting = soon(try_join_all((0..64).map(|_| pool.enqueue()))).await.unwrap();
+    assert!(is_full(&pool).await);
+    let before: BTreeSet<u64> = guards.iter().map(|guard| guard.token()).collect();
+    guards.into_iter().for_each(drop);
+    let next = soon(try_join_all(waiting)).await.unwrap();
+    assert!(next.iter().all(|guard| Some(&guard.token()) > before.last()));
+    keys_left_after(next, &server);
 }
