@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::clients::{Client, Taken};
+use super::clients::Client;
+use super::guards::Taken;
 use super::world::{MS, World};
 use crate::keeper::machine::Id;
 use crate::options::Spec;

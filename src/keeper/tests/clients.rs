@@ -4,13 +4,15 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::guards::{Guard, Taken, tell_by};
 use super::losses::Basis;
 use super::server::Reply;
 use crate::clock::Time;
-use crate::keeper::machine::Mode;
-use crate::keeper::machine::{Command, Effect, Id, Machine, Outcome, Question, QuestionId, Renewal, RequestId};
+use crate::keeper::machine::{
+    AcquireCall, Command, Effect, Id, Machine, Mode, Outcome, Question, QuestionId, Renewal, RequestId,
+};
 use crate::options::{READERS, Spec};
-use crate::protocol::{ClientId, Push, Request};
+use crate::protocol::{CallerData, ClientId, Push, Request, Secret, WireId};
 
 /// What a client's clock shows when a world begins, in ns.
 pub(super) const BOOT_NS: u64 = 1 << 61;
@@ -85,45 +87,6 @@ pub(super) struct Acquire {
     pub(super) known: bool,
     /// A caller awaits it.
     pub(super) wanted: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[allow(clippy::enum_variant_names)] // The words of the guard.
-pub(super) enum Taken {
-    Offered,
-    Yes,
-    Reclaimed,
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct Guard {
-    pub(super) lock: usize,
-    pub(super) spec: Arc<Spec>,
-    pub(super) token: u64,
-    pub(super) slot: u16,
-    /// How many may hold the lock together with it: a writer's may be let in from the call of `downgrade` on.
-    pub(super) most: u16,
-    /// Whether the caller was told that it is a reader.
-    pub(super) is_reader: bool,
-    pub(super) deadline: Time,
-    /// By when its holder must have been told, unless it is prolonged.
-    pub(super) tell_by: Time,
-    pub(super) granted: Time,
-    pub(super) lost: bool,
-    /// The machine knows it.
-    pub(super) tended: bool,
-    pub(super) taken: Taken,
-    /// The data on the server that it rests on. None: an operator ended it by force.
-    pub(super) basis: Option<Basis>,
-    /// How many losses of data there had been when it was granted.
-    pub(super) era: u32,
-}
-
-impl Guard {
-    /// Whether its holder may believe in it.
-    pub(super) fn is_believed(&self, now: Time) -> bool {
-        !self.lost && self.taken != Taken::Reclaimed && now < self.deadline
-    }
 }
 
 /// How many requests a client may send. A busy loop sends more.
@@ -204,6 +167,34 @@ impl Client {
         if let Some(link) = self.link.take() {
             self.limbo.extend(link.out.into_iter().map(|(_, _, call)| call));
         }
+    }
+
+    /// A caller starts an acquire.
+    pub(super) fn start(
+        &mut self,
+        now: u64,
+        lock: usize,
+        spec: Arc<Spec>,
+        mode: Mode,
+        timeout: Option<Duration>,
+    ) -> Option<Id> {
+        if self.ending || !self.alive {
+            return None;
+        }
+        let (id, lease) = (Id(self.take_number()), spec.lease);
+        let called = if self.ever { Time(BOOT_NS) } else { self.clock(now) };
+        // As the model of the server makes them up.
+        let id_on_wire = WireId::new(&self.name, id);
+        let secret = Secret::repeated(&super::model::about(id_on_wire.as_str()).secret);
+        let about = CallerData { secret, label: "".into(), owner: "".into() };
+        let timeout_at = timeout.map(|timeout| called + timeout);
+        let answer_by = (mode == Mode::Try).then_some(called + Duration::from_secs(5));
+        let by = timeout_at.into_iter().chain(answer_by).min();
+        self.asked_most.insert(id, (spec.most, spec.most));
+        let acquire = Acquire { lock, lease, mode, ticket: None, by, timeout: timeout_at, known: false, wanted: true };
+        self.acquires.insert(id, acquire);
+        self.say(now, Command::Acquire { id, asked: AcquireCall { spec, about, mode, timeout, called } });
+        Some(id)
     }
 
     /// A handle sends a command.
@@ -398,11 +389,4 @@ impl Client {
         *times += 1;
         if *times > 1 { Err(format!("{}.{id} is resolved twice", self.name)) } else { Ok(()) }
     }
-}
-
-/// The latest time at which the holder must be told: the notice before the deadline. If less than a whole lease is
-/// left, the notice is shorter in proportion.
-fn tell_by(spec: &Spec, now: Time, deadline: Time) -> Time {
-    let left = deadline.since(now).as_secs_f64() / spec.lease.as_secs_f64();
-    deadline - spec.notice.mul_f64(left.min(1.0)) + Duration::from_millis(1)
 }

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use stateright::{Checker, CheckerBuilder, Model, Property};
 
-use super::clients::Taken;
+use super::guards::Taken;
 use super::steps::Step;
 use super::world::{MS, Plan, WIDE, World};
 use crate::keeper::machine::Mode;

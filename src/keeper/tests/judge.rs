@@ -1,6 +1,6 @@
 //! The promises, judged after every step by what callers may believe and what the server holds.
 
-use super::clients::Guard;
+use super::guards::Guard;
 use super::model::Lease;
 use super::server::Executed;
 use super::world::{MS, World};

@@ -15,7 +15,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::clients::{Client, Guard};
+use super::clients::Client;
+use super::guards::Guard;
 use super::model::Lock;
 use super::server::{Executed, Words};
 use super::world::{MS, World};

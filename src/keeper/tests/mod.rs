@@ -20,6 +20,7 @@ mod cases;
 mod clients;
 mod decisions;
 mod explore;
+mod guards;
 mod judge;
 mod losses;
 mod properties;

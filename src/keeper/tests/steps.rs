@@ -5,11 +5,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::alone::{breaking, inspecting};
-use super::clients::{Acquire, BOOT_NS, Link, Taken};
+use super::clients::Link;
+use super::guards::Taken;
 use super::world::{MS, World};
-use crate::clock::Time;
-use crate::keeper::machine::{AcquireCall, Command, Id, Mode, Question};
-use crate::protocol::{CallerData, Refusal, Secret, WireId};
+use crate::keeper::machine::{Command, Mode, Question};
+use crate::protocol::Refusal;
 
 /// One event. The first number names a client; the others choose among what the world has at that moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -86,7 +86,7 @@ impl Step {
             32..44 => Step::Take(client, which),
             44..47 => Step::Drop(client, which),
             47..56 => Step::Release(client, which),
-            56..58 if which % 8 == 7 => Step::Downgrade(client, which),
+            56..58 if which % 3 == 2 => Step::Downgrade(client, which),
             56..58 => Step::Renew(client, which),
             58..60 => Step::Position(client, which),
             60 => Step::Inspect(client, which),
@@ -375,35 +375,5 @@ impl World {
             self.clients[index].alive = false;
             self.clients[index].unlink();
         }
-    }
-}
-
-impl super::clients::Client {
-    /// A caller starts an acquire.
-    pub(super) fn start(
-        &mut self,
-        now: u64,
-        lock: usize,
-        spec: std::sync::Arc<crate::options::Spec>,
-        mode: Mode,
-        timeout: Option<Duration>,
-    ) -> Option<Id> {
-        if self.ending || !self.alive {
-            return None;
-        }
-        let (id, lease) = (Id(self.take_number()), spec.lease);
-        let called = if self.ever { Time(BOOT_NS) } else { self.clock(now) };
-        // As the model of the server makes them up.
-        let id_on_wire = WireId::new(&self.name, id);
-        let secret = Secret::repeated(&super::model::about(id_on_wire.as_str()).secret);
-        let about = CallerData { secret, label: "".into(), owner: "".into() };
-        let timeout_at = timeout.map(|timeout| called + timeout);
-        let answer_by = (mode == Mode::Try).then_some(called + Duration::from_secs(5));
-        let by = timeout_at.into_iter().chain(answer_by).min();
-        self.asked_most.insert(id, (spec.most, spec.most));
-        let acquire = Acquire { lock, lease, mode, ticket: None, by, timeout: timeout_at, known: false, wanted: true };
-        self.acquires.insert(id, acquire);
-        self.say(now, Command::Acquire { id, asked: AcquireCall { spec, about, mode, timeout, called } });
-        Some(id)
     }
 }

@@ -47,9 +47,6 @@ fn every_state_of_small_worlds_keeps_the_promises() {
         }),
         ("3 waiters of 2 clients", Explored::new(&[2, 1], true, NONE)),
         ("3 waiters of 2 clients, 2 slots, prompt messages", slots(&[2], &[2, 1], NONE)),
-        ("a writer and 2 readers, prompt messages, a downgrade", {
-            slots(&[1, 1000, 1000], &[1, 1, 1], Budget { downgrades: 1, ..NONE })
-        }),
         ("3 waiters of 2 clients with 2 and 3 slots, prompt messages", slots(&[2, 3], &[2, 1], NONE)),
         ("a writer and a reader, a downgrade, a broken connection", {
             slots(&[1, 1000], &[1, 1], Budget { downgrades: 1, cuts: 1, ..NONE })
@@ -121,6 +118,15 @@ fn every_state_of_larger_worlds_keeps_the_promises() {
         }),
         ("4 waiters of 4 clients, prompt messages", prompt(&[1, 1, 1, 1], NONE)),
         ("4 waiters of 4 clients, prompt messages, a crash", { prompt(&[1, 1, 1, 1], Budget { crashes: 1, ..NONE }) }),
+        ("a writer and 2 readers, prompt messages, a downgrade", {
+            slots(&[1, 1000, 1000], &[1, 1, 1], Budget { downgrades: 1, ..NONE })
+        }),
+        ("3 waiters of 3 clients with 2, 3 and 3 slots, prompt messages, a crash", {
+            slots(&[2, 3, 3], &[1, 1, 1], Budget { crashes: 1, ..NONE })
+        }),
+        ("3 waiters of 2 clients, 2 slots, prompt messages, all data lost", {
+            slots(&[2], &[2, 1], Budget { flushes: 1, ..NONE })
+        }),
         ("3 waiters of 2 clients, one request at a time, a caller who gives up", {
             narrow(&[2, 1], Budget { abandoned: 1, ..NONE })
         }),
