@@ -14,13 +14,11 @@ use self::attempt::{Attempt, Queueing};
 use crate::cancel::CancellationToken;
 use crate::error::{AcquireError, Fault, TryAcquireError};
 use crate::guard::Guard;
-use crate::inspect::Holder;
-use crate::keeper::{Acquiring, Mode};
-use crate::lock::page;
+use crate::keeper::{Acquiring, Handle, Mode};
 use crate::operation::Operation;
-use crate::protocol::Ticket;
 #[cfg(feature = "operator")]
 use crate::protocol::WireId;
+use crate::protocol::{LockKeys, Ticket};
 
 macro_rules! builder {
     ($name:ident, $mode:ident) => {
@@ -195,11 +193,9 @@ impl TryAcquire {
         self.attempt.plan.owner.clone()
     }
 
-    /// All who hold its lock.
-    pub(crate) fn inspect_holders(&self) -> Operation<Result<Vec<Holder>, Fault>> {
-        let (handle, keys) = (self.attempt.plan.handle.clone(), self.attempt.plan.spec.keys.clone());
-        let wakers = handle.wakers.clone();
-        Operation::relayed(&wakers, async move { Ok(page(&handle, &keys, None, 0).await?.holders) })
+    /// The lock that it takes, and its client.
+    pub(crate) fn of(&self) -> (Arc<Handle>, Arc<LockKeys>) {
+        (self.attempt.plan.handle.clone(), self.attempt.plan.spec.keys.clone())
     }
 
     /// How long it waits for the server's answer (default 5 seconds), between a millisecond and 366 days. After that it

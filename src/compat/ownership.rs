@@ -4,6 +4,7 @@ use crate::acquire::TryAcquire;
 use crate::error::TryAcquireError;
 use crate::guard::Guard;
 use crate::inspect::Holder;
+use crate::lock::page;
 use crate::operation::Operation;
 
 /// On whose behalf a lock is held after a try.
@@ -49,24 +50,26 @@ impl Ownership {
     /// # Cancel safety
     /// If the future is dropped, a grant that is on its way is released.
     pub fn of(acquire: TryAcquire) -> Operation<Result<Self, TryAcquireError>> {
-        let (owner, all) = (acquire.chosen_owner(), acquire.inspect_holders());
+        let (owner, (handle, keys)) = (acquire.chosen_owner(), acquire.of());
+        let wakers = handle.wakers.clone();
+        let all = Operation::relayed(&wakers, async move { page(&handle, &keys, None, 0).await });
         Operation::of_others(async move {
-            let (mut holders, busy) = match acquire.await {
-                Ok(guard) => return Ok(Self::Granted(guard)),
-                Err(TryAcquireError::Busy { holders, held, waiting, recovering_for }) => {
-                    (holders.clone(), TryAcquireError::Busy { holders, held, waiting, recovering_for })
+            match acquire.await {
+                Ok(guard) => Ok(Self::Granted(guard)),
+                Err(TryAcquireError::Busy { mut holders, held, waiting, recovering_for }) => {
+                    if held > 1 {
+                        holders = all.await?.holders;
+                    }
+                    let is_mine = |holder: &Holder| !owner.is_empty() && holder.owner == *owner;
+                    match holders.iter().position(is_mine) {
+                        Some(at) => Ok(Self::Mine(holders.swap_remove(at))),
+                        None if holders.is_empty() => {
+                            Err(TryAcquireError::Busy { holders, held, waiting, recovering_for })
+                        }
+                        None => Ok(Self::Other(holders.swap_remove(0))),
+                    }
                 }
-                Err(error) => return Err(error),
-            };
-            let is_mine = |holder: &Holder| !owner.is_empty() && holder.owner == *owner;
-            if matches!(busy, TryAcquireError::Busy { held: 2.., .. }) && !holders.iter().any(is_mine) {
-                holders.extend(all.await?);
-            }
-            let mine = holders.iter().position(is_mine);
-            match (mine, holders.is_empty()) {
-                (Some(at), _) => Ok(Self::Mine(holders.swap_remove(at))),
-                (None, false) => Ok(Self::Other(holders.swap_remove(0))),
-                (None, true) => Err(busy),
+                Err(error) => Err(error),
             }
         })
     }
