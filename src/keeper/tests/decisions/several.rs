@@ -74,7 +74,7 @@ fn a_lease_under_a_later_token_takes_nothing_from_another_slot() {
 #[test]
 fn grants_of_one_script_are_handed_out_without_asking() {
     let script = |id: u64, token| {
-        let lock = LockKeys::new("fairlock", "x").keys[0].clone();
+        let lock = LockKeys::new("fairlock", "x").lock.clone();
         Push { known: told(5, 22), slot: id as u16 - 1, ..push(PushKind::Grant, id, token, "s", lock) }
     };
     let hear = |machine: &mut Machine, now, push| {
