@@ -40,8 +40,8 @@
 //!
 //! **Hand-off.** The releaser's script makes the next waiter the holder and pushes that to its client: the waiter owns
 //! the lock when it wakes (I11). If the push is lost, the answer to the next heartbeat names the lease (I6). If the
-//! push is late, its lease counts only if its token is higher than any that a reply or an earlier push has named;
-//! otherwise the waiter asks the server first (I4).
+//! push is late, its lease counts only if its token is higher than any that a reply or the push of an earlier script has
+//! named; otherwise the waiter asks the server first (I4).
 //!
 //! **Holding.** The local deadline (`course.rs` says who writes it) counts from just before the client sent the request
 //! that brought the grant or the last renewal (I4), on a clock that counts suspended time. For a grant that a push
@@ -50,6 +50,12 @@
 //! server still knows the lease. A lease that cannot be renewed is declared lost a `notice` before its deadline, which
 //! is final. No code of callers runs on this thread: the waker thread calls their wakers, subscribers of `tracing` and
 //! recorders of `metrics` (`wakers/`, `observe.rs`).
+//!
+//! **Several holders.** How many may hold a lock together is a number in each acquire: a semaphore's, 1000 for a reader,
+//! 1 for a lock or a writer. The scripts do the rest. A client may have several leases of one lock, and a reply may name
+//! several: each goes to its waiter or lease by its id, and one that nobody here knows goes back. A token above that of
+//! a lease says nothing about it. A downgrade is a renewal that asks for more readers; it is repeated until the server
+//! has answered, and until then a release does not name the lease.
 //!
 //! **Bursts.** Only so many requests are unanswered on a connection. Acquires, leaves and questions beyond that wait in
 //! the machine, and are built when there is room (`machine/unsent.rs`). Renewals and releases do not wait, so they are
