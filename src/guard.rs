@@ -123,22 +123,22 @@ impl Guard {
         self.ask(move |handle, shared| async move { renew(&handle, &shared, Some(additional)).await })
     }
 
-    /// Lets readers in: from now on up to 1000 may hold the lock together with this lease, which keeps its token and
-    /// its slot, and no other writer was in between. It also renews the lease. One round trip, in which the server
-    /// grants the lock to the readers that wait in front of the queue. A lease that was downgraded stays so; doing it
-    /// again changes nothing.
+    /// Makes a reader of a writer: from now on up to 1000 may hold the lock together, this lease among them. It keeps its
+    /// token and its slot, and no other writer comes in between. It is also renewed. One round trip, in which the server
+    /// grants the lock to the readers at the front of the queue. A lease that was downgraded stays so; another call
+    /// changes nothing.
     ///
-    /// The caller no longer writes from the moment of the call. It waits until the server has answered, which may take
-    /// as long as the lease lasts.
+    /// From the call on its caller must not write any more. There is no time limit but that of the lease: the client
+    /// repeats the request until the server has answered.
     ///
     /// # Errors
-    /// [`RenewError::Invalid`] if others share the lease's number of [`slots`](crate::LockOptions::slots) already: only
-    /// a writer, or the holder of a lock with one slot, can become a reader. It is as it was.
-    /// [`RenewError::Lost`] if the lease is lost. So while the lease is held, it is a writer's after an error.
+    /// [`RenewError::Invalid`] if the lock has several [`slots`](crate::LockOptions::slots): only a writer, or the holder
+    /// of a lock with one slot, can become a reader. [`RenewError::Lost`] if the lease is lost. So after an error the
+    /// lease is what it was, or over.
     ///
     /// # Cancel safety
-    /// If the future is dropped after its first poll, the lease may be a writer's or a reader's, and soon is a reader's:
-    /// the client repeats the request. To be sure, call it again.
+    /// If the future is dropped after its first poll, the lease may be a writer's or a reader's, until the server has
+    /// answered. To be sure that it is a reader's, call it again.
     ///
     /// # Examples
     /// ```no_run
@@ -261,7 +261,8 @@ impl Held {
         self.shared.spec.name()
     }
 
-    /// The fencing token: it rises with every grant of this lock. Pass it on to stores that refuse lower ones.
+    /// The fencing token: it rises with every grant of this lock. Pass it on to stores that refuse lower ones. Where
+    /// several hold the lock, a store compares it with tokens of the same [`slot`](Self::slot).
     pub fn token(&self) -> u64 {
         self.shared.token.get()
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// A holder of a lock. A semaphore or a read-write lock may have several.
+/// A holder of a lock. Semaphores and read-write locks may have several.
 ///
 /// # Examples
 /// ```no_run
@@ -91,7 +91,7 @@ pub struct QueuedWaiter {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct LockState {
-    /// The holders, in the order of their slots. While one of them may hold it alone, there is one at most.
+    /// The holders, in the order of their slots. Of a lock with one slot there is one at most.
     pub holders: Vec<Holder>,
     /// The number of waiters, live or not.
     pub waiting: u64,

@@ -67,7 +67,7 @@ impl Lock {
         Acquire::new(self.plan())
     }
 
-    /// Takes the lock if it is free and has no waiters. One round trip.
+    /// Takes the lock if it is free, or has a free [slot](crate::LockOptions::slots), and nobody waits. One round trip.
     pub fn try_acquire(&self) -> TryAcquire {
         TryAcquire::new(self.plan())
     }

@@ -8,7 +8,7 @@ use crate::lock::Lock;
 /// A fair read-write lock: up to 1000 readers hold it together, or one writer alone. Cheap to clone; it holds nothing
 /// until it is acquired. Made by [`Client::rw_lock`](crate::Client::rw_lock).
 ///
-/// Readers and writers wait in one queue and are served in the order of arrival, so neither starve: a reader that comes
+/// Readers and writers wait in one queue and are served in the order of arrival, so neither starves: a reader that comes
 /// after a writer waits behind it, also while other readers hold the lock. The 1001st reader waits as well.
 ///
 /// [`reader`](Self::reader) and [`writer`](Self::writer) are two [`Lock`]s of this name, one with 1000

@@ -205,3 +205,25 @@ async fn a_client_may_have_many_leases_of_one_lock() {
     assert!(next.iter().all(|guard| Some(&guard.token()) > before.last()));
     keys_left_after(next, &server);
 }
+
+/// A stranger comes first, so that the server knows of no loss. The older lease returns to its own slot, if both let the
+/// other in; otherwise the later one stands.
+#[tokio::test]
+async fn after_a_loss_a_lease_comes_back_beside_a_strangers_that_it_fits_with() {
+    for (of_stranger, fits) in [(5, true), (1, false)] {
+        let server = RedisServer::start();
+        let three = semaphore(&connect(&server).await, 3);
+        let (first, second) = (held(&three).await, held(&three).await);
+        soon(first.release()).await.unwrap();
+        server.flush();
+        let stranger = held(&semaphore(&connect(&server).await, of_stranger)).await;
+        assert_eq!((stranger.slot(), second.slot()), (0, 1));
+        let renewed = soon(second.renew()).await;
+        assert_eq!(renewed.is_ok(), fits, "{renewed:?}");
+        stranger.check().unwrap();
+        let holders = three.inspect().await.unwrap().holders;
+        let tokens: Vec<u64> = holders.iter().map(|holder| holder.token).collect();
+        let expected = [stranger.token(), second.token()];
+        assert_eq!(tokens, expected[..if fits { 2 } else { 1 }]);
+    }
+}
