@@ -4,10 +4,11 @@
 pub fn push(kind: &str, id: &str, lock: &str, secret: &str, token: u64, ticket: u64) -> Vec<u8> {
     const EPOCH: u64 = 1;
     const LONGEST: u64 = 9_000_000;
+    const SLOT_AND_MOST: [u8; 4] = [0, 0, 1, 0];
     let mut packed = short(kind.as_bytes());
     packed.extend((LONGEST as f64).to_le_bytes());
     packed.extend(short(&told(&[EPOCH, token, token, LONGEST, LONGEST])));
-    packed.extend(short(&told(&[EPOCH, ticket, token])));
+    packed.extend(short(&[told(&[EPOCH, ticket, token]).as_slice(), &SLOT_AND_MOST].concat()));
     packed.extend([long(id), short(secret.as_bytes()), long(lock)].concat());
     packed
 }
@@ -22,7 +23,7 @@ fn long(text: &str) -> Vec<u8> {
     [&u16::try_from(text.len()).expect("a text").to_le_bytes(), text.as_bytes()].concat()
 }
 
-/// A memory or a seat: the version of the layout, then numbers.
+/// A memory, or the beginning of a seat: the version of the layout, then numbers.
 fn told(numbers: &[u64]) -> Vec<u8> {
     const VERSION: u8 = 3;
     let numbers = numbers.iter().flat_map(|&number| (number as f64).to_le_bytes());

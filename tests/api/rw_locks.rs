@@ -173,3 +173,21 @@ async fn readers_and_former_writers_come_back_after_a_loss_of_data() {
     soon(reader.release()).await.unwrap();
     drop(soon(waiting).await.unwrap());
 }
+
+#[tokio::test]
+async fn the_1001st_reader_waits_in_its_place() {
+    let (server, client) = server_and_client().await;
+    let index = client.rw_lock_with("index", quiet()).unwrap();
+    let mut readers = soon(try_join_all((0..1000).map(|_| index.read()))).await.unwrap();
+    let (next, writer) = (soon(index.reader().enqueue()).await.unwrap(), soon(index.writer().enqueue()).await.unwrap());
+    assert_eq!(index.reader().inspect().await.unwrap().holders.len(), 1000);
+    let gone = readers.swap_remove(7);
+    let slot = gone.slot();
+    soon(gone.release()).await.unwrap();
+    let next = soon(next).await.unwrap();
+    assert_eq!(next.slot(), slot);
+    drop(readers);
+    assert_eq!(soon(writer.position()).await.unwrap(), 1);
+    soon(next.release()).await.unwrap();
+    keys_left_after(soon(writer).await.unwrap(), &server);
+}

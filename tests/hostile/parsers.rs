@@ -78,10 +78,11 @@ fn double() -> impl Strategy<Value = f64> {
     prop_oneof![8 => (0..=MOST).prop_map(|number| number as f64), 1 => any::<f64>()]
 }
 
-/// A memory or seat, mostly whole.
-fn sealed(count: usize) -> impl Strategy<Value = Vec<u8>> {
-    let numbers = vec(double(), count)
-        .prop_map(|numbers| std::iter::once(3).chain(numbers.iter().flat_map(|number| number.to_le_bytes())).collect());
+/// A memory or seat, mostly whole: so many numbers, and so many bytes.
+fn sealed(count: usize, more: usize) -> impl Strategy<Value = Vec<u8>> {
+    let numbers = (vec(double(), count), vec(any::<u8>(), more)).prop_map(|(numbers, more)| {
+        std::iter::once(3).chain(numbers.iter().flat_map(|number| number.to_le_bytes())).chain(more).collect()
+    });
     prop_oneof![6 => numbers, 1 => vec(any::<u8>(), 0..70)]
 }
 
@@ -97,9 +98,9 @@ fn id() -> impl Strategy<Value = String> {
 /// What is a reply except for some of its parts, and the script of that reply.
 fn nearly_a_reply() -> impl Strategy<Value = (&'static str, Vec<u8>)> {
     let numbers = vec(double(), 6);
-    let own = vec((any::<u8>(), id(), sealed(3), double()), 0..3);
+    let own = vec((any::<u8>(), id(), sealed(3, 4), double()), 0..3);
     let told = (prop_oneof![1 => Just(None), 3 => for_people().prop_map(Some)], vec(any::<u8>(), 0..3));
-    let parts = (word(), any::<u8>(), numbers, sealed(5), own, told);
+    let parts = (word(), any::<u8>(), numbers, sealed(5, 0), own, told);
     parts.prop_map(|((script, word), flags, numbers, memory, own, (told, tail))| {
         let mut packed = sized(1, word.as_bytes());
         packed.push(flags);
@@ -149,7 +150,9 @@ fn messages_are_read_as_they_were_meant_or_not_at_all() {
             let numbers = numbers.iter().flat_map(|number| (*number as f64).to_le_bytes());
             std::iter::once(3).chain(numbers).chain(later.iter().copied()).collect()
         };
-        let (memory, seat) = (sealed(&[epoch, stamp, token, 1, 1]), sealed(&[epoch, ticket, token]));
+        let memory = sealed(&[epoch, stamp, token, 1, 1]);
+        let mut seat = sealed(&[epoch, ticket, token]);
+        drop(seat.splice(25..25, [2, 0, 4, 0]));
         let secret: String = secret.chars().take(50).collect();
         let mut packed = [
             sized(1, if grant { b"grant" } else { b"break" }),

@@ -12,7 +12,7 @@ const NO_TAG: &str = "";
 static LEFT: LazyLock<Vec<u8>> = LazyLock::new(|| bulk(&[b"\x04left", &[0; 56][..]].concat()));
 /// A message that is published to this client.
 static PUSH: LazyLock<Vec<u8>> = LazyLock::new(|| {
-    let seat = [&[25, 3], [12_f64; 3].map(f64::to_le_bytes).as_flattened()].concat();
+    let seat = [&[29, 3], [12_f64; 3].map(f64::to_le_bytes).as_flattened(), &[0, 0, 1, 0]].concat();
     let message = [b"\x05grant", &[0; 9][..], &seat, b"\x03\0c.7\x06secret\x11\0fairlock:{x}:lock"].concat();
     [b">3\r\n$7\r\nmessage\r\n$17\r\nfairlock:client:c\r\n", &bulk(&message)[..]].concat()
 });

@@ -17,7 +17,7 @@ use testkit::{Child, RedisServer, SOON};
 use super::{
     complaint::{Complaint, Verdict, must},
     ledger::{Ledger, Terms},
-    message::{Value, listed, message, reply, sealed, shown},
+    message::{Value, listed, message, reply, sealed, sealed_seat, shown},
     referee::{Asked, Heard, Scripts, listen},
 };
 
@@ -302,7 +302,7 @@ impl<'a> Judge<'a> {
         let token = if kind == "break" { token } else { self.stamp };
         let seat = match change {
             None => self.seat(id, None, ticket, token),
-            Some(_) => sealed(&[self.epoch, ticket, token]),
+            Some(_) => sealed_seat(self.epoch, ticket, token),
         };
         if change.is_some() {
             self.ledger.forged.insert(seat.clone());
@@ -347,7 +347,7 @@ impl<'a> Judge<'a> {
     }
 
     fn seat(&mut self, id: &str, connection: Option<usize>, ticket: u64, token: u64) -> Vec<u8> {
-        let seat = sealed(&[self.epoch, ticket, token]);
+        let seat = sealed_seat(self.epoch, ticket, token);
         self.ledger.seat(id, connection, seat.clone());
         seat
     }

@@ -13,10 +13,18 @@ pub fn opaque() -> Vec<u8> {
     [0xff, 0x00].into_iter().chain(std::iter::repeat_with(|| fastrand::u8(..)).take(12)).collect()
 }
 
-/// A memory, which begins with its epoch and stamp, or a seat, which begins with epoch, ticket and token.
+/// A memory, which begins with its epoch and stamp.
 pub fn sealed(numbers: &[u64]) -> Vec<u8> {
     const VERSION: u8 = 3;
     std::iter::once(VERSION).chain(numbers.iter().copied().flat_map(double)).chain(opaque()).collect()
+}
+
+/// A seat, which begins with epoch, ticket and token, slot and `most`: those of a plain lock.
+pub fn sealed_seat(epoch: u64, ticket: u64, token: u64) -> Vec<u8> {
+    let plain = [0, 0, 1, 0];
+    let mut seat = sealed(&[epoch, ticket, token]);
+    drop(seat.splice(25..25, plain));
+    seat
 }
 
 fn double(number: u64) -> [u8; 8] {
