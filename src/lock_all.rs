@@ -30,8 +30,8 @@ use crate::run::{job_under, outcome};
 /// [`and`](Self::and) adds locks with options of their own, such as a semaphore or the reader of a read-write lock.
 ///
 /// # Errors
-/// [`LockAllError`]: a lock was not acquired (or is [of another client](InvalidOption::OtherClient)), or the lease of one was lost while others were waited for. The locks that
-/// were acquired are released.
+/// [`LockAllError`]: a lock was not acquired (or is [of another client](InvalidOption::OtherClient)), or the lease of
+/// one was lost while others were waited for. The locks that were acquired are released.
 ///
 /// # Cancel safety
 /// If the future is dropped, the waiter leaves its queue, and the locks that are held are released.
@@ -158,8 +158,8 @@ impl LockAll {
     }
 
     /// Acquires all locks, runs the job while holding them, and releases them, see [`Acquire::run`]. The job is given
-    /// a view of each lease, in the order of the names, and is polled within the nested `tracing` spans of all locks. If the
-    /// locks are free, one round trip for each and one to release them.
+    /// a view of each lease, in the order of the names, and is polled within the nested `tracing` spans of all locks. If
+    /// the locks are free, one round trip for each and one to release them.
     ///
     /// # Errors
     /// [`LockAllError::Acquire`] if a lock was not acquired, [`LockAllError::Lost`] if a lease was lost, even if the job
