@@ -72,7 +72,7 @@ if live_until <= seen then
 elseif pace > 0 then
   if now <= max(last_end, live_until, recover_until) + HOUR_US then now = min(now, seen + 2 * pace) end
   local latest_us = silent_until - silent_from
-  if now > seen and (now - seen > latest_us or 3 * (now - silent_until) > 2 * latest_us) then
+  if now > seen and (now - seen > latest_us or now - silent_until > min(latest_us / 1.5, HOUR_US)) then
     silent_from, silent_until = seen, now
   end
 end

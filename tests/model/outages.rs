@@ -119,3 +119,24 @@ fn claim_of_the_dead_ends() {
         assert!(waited <= 14, "liveness, buffer and a heartbeat are 15 s, and it waited for {waited} s");
     }
 }
+
+/// The server's clock is set forwards twice, by more than an hour beyond all that is left, and less far the second time.
+/// Sessions are over by it, and waiters that were alive before have the time for a heartbeat.
+#[test]
+fn waiters_outlast_a_clock_that_jumps() {
+    let mut scene = Scene::start();
+    let mut waiters = ["first", "second", "third"].map(|name| client_with(name, 30, 5));
+    let mut holding = client("holding", 30);
+    scene.acquire(&mut holding);
+    waiters.iter_mut().for_each(|waiter| drop(scene.acquire(waiter)));
+    for (first, minutes) in [(0, 180), (1, 90)] {
+        scene.pass(1000);
+        waiters[first..].iter_mut().for_each(|waiter| drop(scene.heartbeat(waiter)));
+        scene.pass(minutes * 60_000);
+        scene.heartbeat(&mut waiters[2]);
+        assert_eq!(holder(&mut scene), format!("{}.1", waiters[first].name), "after {minutes} minutes");
+        scene.pass(1000);
+        scene.heartbeat(&mut waiters[first]);
+        scene.renew(&mut waiters[first]);
+    }
+}

@@ -215,7 +215,8 @@ impl Witness {
         let silence = now - state.seen;
         // Of two silences of which one soon follows the other only the longer one counts.
         let latest = state.silent_until - state.silent_from;
-        let counts = silence > latest || 3 * (now - state.silent_until) > 2 * latest;
+        let since = now - state.silent_until;
+        let counts = silence > latest || 3 * since > 2 * latest || since > 3_600_000_000;
         end > state.seen && 2 * silence > 3 * heartbeat && counts && self.told_time.is_some()
     }
 

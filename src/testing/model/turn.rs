@@ -104,9 +104,10 @@ impl Turn {
                 now = now.min(state.seen + 2 * state.pace);
             }
             // A silence counts until a longer one, or until everybody had the time for a heartbeat.
+            let since = now.saturating_sub(state.silent_until);
             let silence = now.saturating_sub(state.seen);
             let latest = state.silent_until - state.silent_from;
-            if silence > 0 && (silence > latest || 3 * now.saturating_sub(state.silent_until) > 2 * latest) {
+            if silence > 0 && (silence > latest || 3 * since > 2 * latest || since > HOUR) {
                 (state.silent_from, state.silent_until) = (state.seen, now);
             }
         }
