@@ -22,4 +22,4 @@ class Command(BaseCommand):
                 with lock.acquire(timeout=timeout, label="manage.py rebuild") as held:
                     self.stdout.write(f"rebuilt with token {held.token}")
             except fairlock.Timeout as error:
-                raise CommandError(f"{error}; held by {lock.inspect().wait().holder}")
+                raise CommandError(f"{error}; held by {lock.inspect().wait().holders}")

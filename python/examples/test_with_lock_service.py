@@ -17,7 +17,7 @@ def build_report(client):
             held.check()  # ... and here it builds the report
             return "built"
     except fairlock.Busy as busy:
-        return f"{busy.holder.label} builds it" if busy.holder else "nobody can build it yet"
+        return f"{busy.holders[0].label} builds it" if busy.holders else "nobody can build it yet"
 
 
 # Its tests.

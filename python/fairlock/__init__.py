@@ -31,6 +31,7 @@ from ._held import AsyncHeld, AsyncLost, Held, Lost
 from ._keyed import KeyedMutex
 from ._lock import Acquire, AcquireAll, Lock
 from ._operation import Operation
+from ._rw_lock import RwLock
 from ._state import Broken, History, Holder, LockState, PastGrant, QueuedWaiter
 from ._waiting import AsyncWaiting, Waiting
 
@@ -68,6 +69,7 @@ __all__ = [
     "QueuedWaiter",
     "Refused",
     "ReleaseUnknown",
+    "RwLock",
     "Timeout",
     "Unavailable",
     "Waiting",

@@ -7,11 +7,13 @@ from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Type, T
 
 from . import _green, _logging, _native, _process
 from ._decorator import decorate
+from ._errors import InvalidOption
 from ._keyed import KeyedMutex
 from ._lock import AcquireAll, Lock
 from ._loops import Key
 from ._operation import run, wait
 from ._options import (
+    SLOTS,
     ClientOptions,
     Credentials,
     LeaseOptions,
@@ -25,10 +27,16 @@ from ._options import (
     required,
     text,
     texts,
+    whole,
 )
+from ._rw_lock import RwLock
 from ._values import OfOneProcess, Seconds, seconds
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+#: Makes a lock of this name and these options.
+_Make = Callable[[_native.Client, str, Dict[str, Any]], _native.Lock]
+_plain: _Make = _native.Client.lock
 
 
 def _asked(credentials: Credentials) -> Callable[[], Tuple[Optional[str], str, Optional[float]]]:
@@ -138,6 +146,7 @@ class Client(OfOneProcess):
         self,
         name: str,
         *,
+        slots: Optional[int] = None,
         lease: Optional[Seconds] = None,
         renew_every: Optional[Seconds] = None,
         manual_renewal: bool = False,
@@ -153,6 +162,7 @@ class Client(OfOneProcess):
     ) -> Lock:
         """The lock of this name, of 1 to 512 bytes. No round trip. Times are seconds or timedeltas.
 
+        :param slots: how many may hold the lock together: a semaphore (default 1, at most 1000).
         :param lease: how long a holder keeps the lock without a renewal, thus after it died (default 30 s).
         :param renew_every: how often it is renewed (default: a third of the lease).
         :param manual_renewal: only ``renew()`` prolongs the lease.
@@ -169,19 +179,48 @@ class Client(OfOneProcess):
         """
         options = lock_options(
             lease, renew_every, manual_renewal, notice, liveness, buffer, max_hold, confirm_grants, max_waiting, owner,
-            label, replicas,
+            label, replicas, slots,
         )  # fmt: skip
         return self._lock(name, options)
 
-    def _lock(self, name: str, options: Dict[str, Any]) -> Lock:
+    def semaphore(self, name: str, slots: int, **options: Unpack[LockOptions]) -> Lock:
+        """A lock that as many hold together as it has slots, from 1 to 1000: :meth:`lock` with ``slots``. No round trip.
+
+        Waiters are served in order, as those of any lock, and :attr:`Held.slot` says which of the places a holder has.
+        The number is not stored at the server. While a lease lasts, no more hold the lock than *its own* number, so
+        programs may disagree during a deployment, and one that takes the name for a plain lock holds it alone. The first
+        waiter is served first whatever its number is, so that nobody starves. Tokens rise in each slot.
+
+        :param options: as in :meth:`lock`.
+
+        Raises :exc:`InvalidOption`.
+        """
+        return self._lock(name, lock_options(**options, slots=whole("slots", slots, SLOTS)))
+
+    def rw_lock(self, name: str, **options: Unpack[LockOptions]) -> RwLock:
+        """The read-write lock of this name: up to 1000 readers hold it together, or one writer. No round trip.
+
+        :param options: as in :meth:`lock`, for readers and writers.
+
+        Raises :exc:`InvalidOption`.
+        """
+        checked, client = lock_options(**options), _native.Client
+        return RwLock(self._lock(name, checked, client.reader), self._lock(name, checked, client.writer))
+
+    def _lock(
+        self,
+        name: str,
+        options: Dict[str, Any],
+        make: _Make = _plain,
+    ) -> Lock:
         # What cannot work is refused now.
-        made = self._native().lock(required("the lock's name", name), options)
+        made = make(self._native(), required("the lock's name", name), options)
         made_by = self._client
 
         def of_this_process() -> _native.Lock:
             nonlocal made, made_by
             if made_by is None or made_by is not self._client or not _process.is_of_this_process(made_by):
-                made = self._native().lock(name, options)
+                made = make(self._native(), name, options)
                 made_by = self._client
             return made
 
@@ -197,7 +236,7 @@ class Client(OfOneProcess):
         lease: Optional[Seconds] = None,
     ) -> AcquireAll:
         """Acquires several locks in the order of their names, all or nothing by one timeout: two of these never wait
-        for each other. Use it as :meth:`Lock.acquire`.
+        for each other. It holds each of them alone. Use it as :meth:`Lock.acquire`.
 
         Raises what ``acquire`` raises, with the name of the lock, and :exc:`LockLost` if a lease was lost meanwhile.
         """
@@ -205,7 +244,7 @@ class Client(OfOneProcess):
         how = seconds(timeout), text("label", label), text("owner", owner)
 
         def awaited() -> List[Key]:
-            return [(self._native().lock(name, options).client_id, name) for name in listed]
+            return [(self._native().lock(name, options).client_id, name, 1) for name in listed]
 
         return AcquireAll(
             f"lock_all({listed!r})",
@@ -222,6 +261,11 @@ class Client(OfOneProcess):
         :param options: as in :meth:`lock`.
         """
         checked = lock_options(**options)
+        if (checked["slots"] or 1) > 1:
+            raise InvalidOption(
+                f"{checked['slots']} slots were given for a KeyedMutex, in which one holds a key: leave slots out, or use "
+                f"`semaphore(f\"{space}:{{key}}\", {checked['slots']})` for each key"
+            )
         return KeyedMutex(space, seconds(timeout), lambda name: self._lock(name, checked))
 
     @overload
@@ -231,6 +275,7 @@ class Client(OfOneProcess):
         self,
         name: Optional[str] = None,
         *,
+        slots: Optional[int] = None,
         timeout: Optional[Seconds] = None,
         label: Optional[str] = None,
         owner: Optional[str] = None,
@@ -241,13 +286,14 @@ class Client(OfOneProcess):
         self,
         name: Union[F, Optional[str]] = None,
         *,
+        slots: Optional[int] = None,
         timeout: Optional[Seconds] = None,
         label: Optional[str] = None,
         owner: Optional[str] = None,
         on_lost: Optional[OnLost] = None,
         **options: Unpack[LeaseOptions],
     ) -> Union[F, Callable[[F], F]]:
-        """Decorates a function, or a coroutine function: each call holds the lock.
+        """Decorates a function, or a coroutine function: each call holds the lock. With ``slots`` so many calls run at once.
 
         A function that only returns an awaitable or a generator is refused, when it is called: what it returns would run
         without the lock. Decorate the coroutine function itself.
@@ -258,7 +304,7 @@ class Client(OfOneProcess):
         :param on_lost: as in :meth:`Lock.acquire`; a coroutine function is cancelled by default.
         :param options: as in :meth:`lock`.
         """
-        checked = lock_options(**options)
+        checked = lock_options(**options, slots=slots)
         after = seconds(timeout)
 
         def of(function: F, name: Optional[str]) -> F:

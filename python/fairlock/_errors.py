@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import builtins
-from typing import Any, Optional
+from typing import Any, List, Optional
 
 from ._state import Holder
 
@@ -31,10 +31,12 @@ class Timeout(Error, TimeoutError):
 
 
 class Busy(Error):
-    """A try found that somebody holds the lock or waits for it."""
+    """A try found that others hold the lock, as many as may, or wait for it."""
 
-    #: The holder, if there is one.
-    holder: Optional[Holder]
+    #: The holder, of several that of the lowest slot; empty if there is none. :meth:`Lock.inspect` tells all.
+    holders: List[Holder]
+    #: How many hold the lock.
+    held: int
     #: The number of waiters.
     waiting: int
     #: Seconds for which nothing is granted at most, because the server lost data; usually None.

@@ -85,7 +85,7 @@ class _Lease(OfOneProcess):
             self._guard.check()
         except LockLost:
             return []
-        return [(client_of(self._guard.id), self._guard.name)]
+        return [(client_of(self._guard.id), self._guard.name, self._guard.most)]
 
     @property
     def name(self) -> str:
@@ -94,8 +94,15 @@ class _Lease(OfOneProcess):
 
     @property
     def token(self) -> int:
-        """The fencing token. It rises with every grant of the lock: pass it to stores that refuse lower ones."""
+        """The fencing token. It rises with every grant of the lock: pass it to stores that refuse lower ones. Where several
+        hold the lock together, a store keeps one for each :attr:`slot`."""
         return self._guard.token
+
+    @property
+    def slot(self) -> int:
+        """Which of the places this lease has, from 0 on: the lowest that was free at its grant, and nobody else's. 0 if only
+        one may hold the lock."""
+        return self._guard.slot
 
     @property
     def ticket(self) -> int:
@@ -151,7 +158,8 @@ class _Lease(OfOneProcess):
             state = f"{self._guard.remaining:.1f} s left unless renewed"
         except LockLost as lost:
             state = "released" if lost.reason == "released" else f"lost: {lost.reason}"
-        return f"<{type(self).__name__} {self.name!r}, token {self.token}, {state}>"
+        slot = f"slot {self.slot}, " if self._guard.most > 1 else ""
+        return f"<{type(self).__name__} {self.name!r}, {slot}token {self.token}, {state}>"
 
 
 class Held(_Lease, _native.Block):
@@ -192,6 +200,16 @@ class Held(_Lease, _native.Block):
     def extend(self, additional: Seconds) -> None:
         """Extends the lease by so many seconds beyond the end that it has now. Raises :exc:`LockLost`."""
         wait(self._guard.extend(seconds(additional)))
+
+    def downgrade(self) -> None:
+        """Lets readers in: from now on up to 1000 hold the lock together with this lease, which keeps its token and its
+        slot. No other writer was in between. For who holds it alone: a writer (:meth:`Client.rw_lock`) or the holder of
+        a plain lock; if others may share it, :exc:`InvalidOption`. Nothing if it was downgraded before.
+
+        Write no more from the call on. It waits for the server's answer, until the end of the lease if it must. Raises
+        :exc:`LockLost`. If the wait is interrupted, readers may be let in or not: call it again to be sure.
+        """
+        wait(self._guard.downgrade())
 
     def verify(self) -> bool:
         """Whether the server says that this lease holds the lock. One round trip."""
@@ -252,6 +270,10 @@ class AsyncHeld(_Lease):
     async def extend(self, additional: Seconds) -> None:
         """As :meth:`Held.extend`."""
         await run(self._guard.extend(seconds(additional)))
+
+    async def downgrade(self) -> None:
+        """As :meth:`Held.downgrade`."""
+        await run(self._guard.downgrade())
 
     async def verify(self) -> bool:
         """As :meth:`Held.verify`."""

@@ -94,7 +94,7 @@ class AcquireAll(_Scoped[AllHeld, AsyncAllHeld]):
 
 
 class Lock(OfOneProcess):
-    """A lock with its name and options, made by :meth:`Client.lock`. It holds nothing until it is acquired, and may be
+    """A lock with its name and options, made by :meth:`Client.lock`, or a semaphore (:meth:`Client.semaphore`). It holds nothing until it is acquired, and may be
     kept and shared by threads, tasks and forked processes.
     """
 
@@ -163,7 +163,7 @@ class Lock(OfOneProcess):
         owner: Optional[str] = None,
         on_lost: Optional[OnLost] = None,
     ) -> Acquire:
-        """Holds the lock if it is free and nobody waits for it; raises :exc:`Busy`, with the holder in it, otherwise.
+        """Holds the lock if it is free and nobody waits for it; raises :exc:`Busy`, with a holder in it, otherwise.
 
         :param timeout: how many seconds it waits for the server's answer (default 5).
         """
@@ -190,7 +190,8 @@ class Lock(OfOneProcess):
         )
 
     def _key(self) -> Key:
-        return (self._native_lock().client_id, self._name)
+        lock = self._native_lock()
+        return (lock.client_id, self._name, lock.most)
 
     def _ask(self, what: str, ask: Callable[[_native.Lock], _native.Operation]) -> Operation[Any, Any]:
         return Operation(f"{what} of the lock {self._name!r}", lambda: ask(self._native_lock()), the_same, the_same)
@@ -209,16 +210,16 @@ class Lock(OfOneProcess):
 
     def break_lease(self, token: SupportsIndex, *, force: bool = False) -> Operation[Broken, Broken]:
         """Ends the lease with this token: its holder hears at once that it is lost, and has the rest of it to stop. Nobody
-        else is granted the lock before that is over.
+        else is granted the lock, or its slot, before that is over.
 
         :param force: ends it at once. For holders that are certainly dead.
         """
-        broken = whole("token", token, 64)
+        broken = whole("token", token, range(2**64))
         return self._ask("break_lease()", lambda lock: lock.break_lease(broken, force))
 
     def end_recovery(self) -> Operation[bool, bool]:
-        """Ends a recovery (:attr:`LockState.recovering_for`), for an operator who knows that the holder from before the
-        loss of data is gone: the server no longer waits for it. False: there is no recovery."""
+        """Ends a recovery (:attr:`LockState.recovering_for`), for an operator who knows that the holders from before the
+        loss of data are gone: the server no longer waits for them. False: there is no recovery."""
         return self._ask("end_recovery()", lambda lock: lock.end_recovery())
 
     def record_history(self, on: bool) -> Operation[None, None]:
@@ -232,7 +233,7 @@ class Lock(OfOneProcess):
 
     def history(self, count: SupportsIndex = 100) -> Operation[History, History]:
         """The latest grants of the lock, if they are recorded."""
-        most = whole("count", count, 32)
+        most = whole("count", count)
         return self._ask("history()", lambda lock: lock.history(most))
 
     def trouble(self) -> Operation[Optional[str], Optional[str]]:

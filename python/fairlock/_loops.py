@@ -6,10 +6,10 @@ import asyncio
 import sys
 import warnings
 import weakref
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
-#: A client and one of its locks.
-Key = Tuple[str, str]
+#: A client, one of its locks, and how many may hold that together with this lease.
+Key = Tuple[str, str, int]
 
 # Leases that tasks of a loop hold. Each has `_keys()`, which is empty when it is over.
 _held: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.WeakSet[Any]] = weakref.WeakKeyDictionary()
@@ -36,11 +36,15 @@ def check_wait(what: str, awaited: Optional[Callable[[], List[Key]]] = None) -> 
         return
     leases = _held.get(loop)
     if leases and awaited is not None:
-        held = {key for lease in list(leases) for key in lease._keys()}
-        for key in awaited():
-            if key in held:
+        held: Dict[Tuple[str, str], List[int]] = {}
+        for client, name, most in (key for lease in list(leases) for key in lease._keys()):
+            held.setdefault((client, name), []).append(most)
+        for client, name, most in awaited():
+            others = held.get((client, name), [])
+            # Other holders may release it. These do not.
+            if len(others) >= min([most, *others]):
                 raise RuntimeError(
-                    f"{what} would wait for ever: a task of the running event loop holds the lock {key[1]!r} and could "
+                    f"{what} would wait for ever: a task of the running event loop holds the lock {name!r} and could "
                     "not release it, because this wait blocks the loop: use `async with` or `await`"
                 )
     if not _is_cell():

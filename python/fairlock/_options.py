@@ -59,7 +59,7 @@ class ClientOptions(TypedDict, total=False):
 
 
 class LeaseOptions(TypedDict, total=False):
-    """The options of :meth:`fairlock.Client.lock` but for the texts that others see."""
+    """The options of :meth:`fairlock.Client.lock` but for the slots, and the texts that others see."""
 
     lease: Optional[Seconds]
     renew_every: Optional[Seconds]
@@ -74,19 +74,24 @@ class LeaseOptions(TypedDict, total=False):
 
 
 class LockOptions(LeaseOptions, total=False):
-    """The options of :meth:`fairlock.Client.lock`."""
+    """The options of :meth:`fairlock.Client.lock` but for the slots."""
 
     owner: Optional[str]
     label: Optional[str]
 
 
-class AcquireOptions(TypedDict, total=False):
-    """The options of :meth:`fairlock.Lock.acquire`."""
+class WithoutTimeout(TypedDict, total=False):
+    """The options of :meth:`fairlock.Lock.acquire` but for the timeout."""
 
-    timeout: Optional[Seconds]
     label: Optional[str]
     owner: Optional[str]
     on_lost: Optional[OnLost]
+
+
+class AcquireOptions(WithoutTimeout, total=False):
+    """The options of :meth:`fairlock.Lock.acquire`."""
+
+    timeout: Optional[Seconds]
 
 
 def check_client(settings: Dict[str, Any]) -> None:
@@ -105,6 +110,10 @@ def check_client(settings: Dict[str, Any]) -> None:
         raise InvalidOption("user is given without password or password_file; credentials= gives its own user")
 
 
+#: How many may hold a lock together.
+SLOTS = range(1, 1001)
+
+
 def lock_options(
     lease: Optional[Seconds] = None,
     renew_every: Optional[Seconds] = None,
@@ -118,6 +127,7 @@ def lock_options(
     owner: Optional[str] = None,
     label: Optional[str] = None,
     replicas: Optional[int] = None,
+    slots: Optional[int] = None,
 ) -> Dict[str, Any]:
     """The options of a lock as the native half reads them."""
     return {
@@ -129,10 +139,11 @@ def lock_options(
         "buffer": seconds(buffer),
         "max_hold": seconds(max_hold),
         "confirm_grants": bool(confirm_grants),
-        "max_waiting": None if max_waiting is None else whole("max_waiting", max_waiting, 32),
+        "max_waiting": None if max_waiting is None else whole("max_waiting", max_waiting),
         "owner": text("owner", owner),
         "label": text("label", label),
-        "replicas": None if replicas is None else whole("replicas", replicas, 32),
+        "replicas": None if replicas is None else whole("replicas", replicas),
+        "slots": None if slots is None else whole("slots", slots, SLOTS),
     }
 
 
@@ -159,14 +170,14 @@ def texts(option: str, values: Iterable[str]) -> List[str]:
     return [required(f"each of {option}", value) for value in values]
 
 
-def whole(option: str, value: SupportsIndex, bits: int) -> int:
-    """A whole number that fits into so many bits."""
+def whole(option: str, value: SupportsIndex, allowed: range = range(2**32)) -> int:
+    """A whole number that is allowed."""
     try:
         number = operator.index(value)
     except TypeError:
         number = -1
-    if not 0 <= number < 2**bits:
-        raise InvalidOption(f"{option} is {value!r}, but must be a whole number from 0 to {2**bits - 1}")
+    if number not in allowed:
+        raise InvalidOption(f"{option} is {value!r}, but must be a whole number from {allowed[0]} to {allowed[-1]}")
     return number
 
 

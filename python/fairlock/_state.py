@@ -8,10 +8,14 @@ from typing import List, Optional
 
 @dataclass(frozen=True)
 class Holder:
-    """The holder of a lock."""
+    """A holder of a lock. A semaphore or a read-write lock may have several."""
 
     #: The id of the acquire, the same as :attr:`fairlock.Held.id` in its process.
     id: str
+    #: Which of the slots its lease has, the same as :attr:`fairlock.Held.slot`.
+    slot: int
+    #: How many may hold the lock together while this lease lasts: 1 for a lock or a writer, 1000 for a reader.
+    most: int
     #: The fencing token of its lease.
     token: int
     #: Its label, by default ``host:pid``.
@@ -42,14 +46,16 @@ class QueuedWaiter:
     waited: float
     #: Whether its process is known to be alive.
     alive: bool
+    #: How many may hold the lock together with it once it is granted the lock.
+    most: int
 
 
 @dataclass(frozen=True)
 class LockState:
     """The state of a lock at one moment."""
 
-    #: The holder, if there is one.
-    holder: Optional[Holder] = None
+    #: The holders, in the order of their slots. While one of them may hold the lock alone, there is one at most.
+    holders: List[Holder] = field(default_factory=lambda: [])
     #: The number of waiters.
     waiting: int = 0
     #: The waiters, in the order in which they will be served.
@@ -81,6 +87,8 @@ class PastGrant:
     waited: float
     #: For how long the lock was held.
     held: float
+    #: Which of the slots it had.
+    slot: int
     #: By the server's clock, in seconds since 1970.
     granted_at: float
     #: ``"released"``, ``"expired"``, ``"broken"`` or ``"lost"``.

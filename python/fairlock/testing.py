@@ -82,8 +82,8 @@ class LockService(OfOneProcess):
         self._service.lose_data()
 
     def break_lease(self, name: str) -> bool:
-        """Ends the lease of this lock at once, as an operator may. Its holder is told, and the next waiter is granted
-        the lock. False if nobody holds it."""
+        """Ends the lease of this lock at once, as an operator may: of a semaphore or a read-write lock all leases. The
+        holders are told, and the next waiters are granted the lock. False if nobody holds it."""
         return self._service.break_lease(name)
 
     def advance(self, by: Seconds) -> None:

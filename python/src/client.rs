@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::convert::duration;
 use crate::errors::Raise as _;
-use crate::guard::AllGuard;
+use crate::guard::{AllGuard, READERS};
 use crate::lock::Lock;
 use crate::operation::Operation;
 
@@ -88,6 +88,7 @@ fn credentials(ask: &Py<PyAny>) -> Result<Credentials, String> {
 #[derive(FromPyObject)]
 #[pyo3(from_item_all)]
 pub(crate) struct Options {
+    slots: Option<u32>,
     lease: Option<f64>,
     renew_every: Option<f64>,
     manual_renewal: bool,
@@ -118,6 +119,9 @@ impl Options {
             if let Some(seconds) = seconds {
                 options = set(options, duration(name, seconds)?);
             }
+        }
+        if let Some(slots) = self.slots {
+            options = options.slots(slots);
         }
         if self.manual_renewal {
             options = options.manual_renewal();
@@ -167,8 +171,21 @@ pub(crate) fn connect_lazy(py: Python<'_>, settings: Settings) -> PyResult<Clien
 #[pymethods]
 impl Client {
     fn lock(&self, py: Python<'_>, name: &str, options: Options) -> PyResult<Lock> {
+        let most = options.slots.unwrap_or(1);
         let lock = self.client.lock_with(name, options.of_library()?);
-        Ok(Lock::new(lock.map_err(|error| error.raise(py))?))
+        Ok(Lock::new(lock.map_err(|error| error.raise(py))?, most))
+    }
+
+    /// What readers of a read-write lock take.
+    fn reader(&self, py: Python<'_>, name: &str, options: Options) -> PyResult<Lock> {
+        let lock = self.client.rw_lock_with(name, options.of_library()?).map_err(|error| error.raise(py))?;
+        Ok(Lock::new(lock.reader().clone(), READERS))
+    }
+
+    /// What its writers take.
+    fn writer(&self, py: Python<'_>, name: &str, options: Options) -> PyResult<Lock> {
+        let lock = self.client.rw_lock_with(name, options.of_library()?).map_err(|error| error.raise(py))?;
+        Ok(Lock::new(lock.writer().clone(), 1))
     }
 
     fn lock_all(

@@ -22,9 +22,11 @@ fn record<'py>(py: Python<'py>, class: &str, fields: &Bound<'py, PyDict>) -> PyR
     py.import("fairlock._state")?.getattr(class)?.call((), Some(fields))
 }
 
-pub(crate) fn holder<'py>(py: Python<'py>, holder: &Holder) -> PyResult<Bound<'py, PyAny>> {
+fn holder<'py>(py: Python<'py>, holder: &Holder) -> PyResult<Bound<'py, PyAny>> {
     let fields = PyDict::new(py);
     fields.set_item("id", &holder.id)?;
+    fields.set_item("slot", holder.slot)?;
+    fields.set_item("most", holder.most)?;
     fields.set_item("token", holder.token)?;
     fields.set_item("label", &holder.label)?;
     fields.set_item("owner", &holder.owner)?;
@@ -35,6 +37,10 @@ pub(crate) fn holder<'py>(py: Python<'py>, holder: &Holder) -> PyResult<Bound<'p
     record(py, "Holder", &fields)
 }
 
+pub(crate) fn holders<'py>(py: Python<'py>, all: &[Holder]) -> PyResult<Bound<'py, PyList>> {
+    PyList::new(py, all.iter().map(|one| holder(py, one)).collect::<PyResult<Vec<_>>>()?)
+}
+
 fn waiter<'py>(py: Python<'py>, waiter: &QueuedWaiter) -> PyResult<Bound<'py, PyAny>> {
     let fields = PyDict::new(py);
     fields.set_item("id", &waiter.id)?;
@@ -43,13 +49,13 @@ fn waiter<'py>(py: Python<'py>, waiter: &QueuedWaiter) -> PyResult<Bound<'py, Py
     fields.set_item("owner", &waiter.owner)?;
     fields.set_item("waited", waiter.waited.as_secs_f64())?;
     fields.set_item("alive", waiter.alive)?;
+    fields.set_item("most", waiter.most)?;
     record(py, "QueuedWaiter", &fields)
 }
 
 pub(crate) fn lock_state(py: Python<'_>, state: &LockState) -> PyResult<Py<PyAny>> {
     let fields = PyDict::new(py);
-    // The library has a list of one at most.
-    fields.set_item("holder", state.holders.first().map(|first| holder(py, first)).transpose()?)?;
+    fields.set_item("holders", holders(py, &state.holders)?)?;
     fields.set_item("waiting", state.waiting)?;
     let queue = state.queue.iter().map(|queued| waiter(py, queued)).collect::<PyResult<Vec<_>>>()?;
     fields.set_item("queue", PyList::new(py, queue)?)?;
@@ -77,6 +83,7 @@ fn past_grant<'py>(py: Python<'py>, grant: &PastGrant) -> PyResult<Bound<'py, Py
     fields.set_item("owner", &grant.owner)?;
     fields.set_item("waited", grant.waited.as_secs_f64())?;
     fields.set_item("held", grant.held.as_secs_f64())?;
+    fields.set_item("slot", grant.slot)?;
     fields.set_item("granted_at", since_epoch(grant.granted_at()))?;
     let ended = match grant.ended {
         EndedAs::Released => "released",

@@ -10,7 +10,7 @@ use fairlock::error::{
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::convert::holder;
+use crate::convert::holders as all;
 
 /// An exception of this class. `fill` sets its attributes.
 fn exception<'py>(
@@ -123,11 +123,14 @@ impl Raise for TryAcquireError {
     fn raise(&self, py: Python<'_>) -> PyErr {
         let message = self.to_string();
         match self {
-            Self::Busy { holders, waiting, recovering_for, .. } => raised(exception(py, "Busy", &message, |fields| {
-                fields.set_item("holder", holders.first().map(|first| holder(py, first)).transpose()?)?;
-                fields.set_item("waiting", waiting)?;
-                fields.set_item("recovering_for", recovering_for.as_ref().map(seconds))
-            })),
+            Self::Busy { holders, held, waiting, recovering_for, .. } => {
+                raised(exception(py, "Busy", &message, |fields| {
+                    fields.set_item("holders", all(py, holders)?)?;
+                    fields.set_item("held", held)?;
+                    fields.set_item("waiting", waiting)?;
+                    fields.set_item("recovering_for", recovering_for.as_ref().map(seconds))
+                }))
+            }
             Self::NotTaken { .. } => bare(py, "NotTaken", &message),
             Self::Invalid(error) => error.raise(py),
             Self::Fault(fault) => fault.raise(py),

@@ -1,5 +1,6 @@
 //! Leases that are held.
 
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use fairlock::compat::{refresh, set_automatic_renewal, verify};
@@ -11,10 +12,15 @@ use crate::errors::{Raise, lost};
 use crate::lock::yes_or_no;
 use crate::operation::{GiveBack, Operation};
 
+/// How many readers may hold a lock together.
+pub(crate) const READERS: u32 = 1000;
+
 /// A lease. It is given back when this is dropped.
 #[pyclass(frozen, module = "fairlock._native")]
 pub(crate) struct Guard {
     held: fairlock::Held,
+    /// How many may hold the lock together while this lease lasts.
+    most: Arc<AtomicU32>,
     /// None when it was released.
     guard: Arc<Mutex<Option<fairlock::Guard>>>,
 }
@@ -27,8 +33,8 @@ fn done<E: Raise>(py: Python<'_>, outcome: Result<(), E>) -> PyResult<Py<PyAny>>
 }
 
 impl Guard {
-    pub(crate) fn new(guard: fairlock::Guard) -> Self {
-        Self { held: guard.held(), guard: Arc::new(Mutex::new(Some(guard))) }
+    pub(crate) fn new(guard: fairlock::Guard, most: u32) -> Self {
+        Self { held: guard.held(), most: Arc::new(AtomicU32::new(most)), guard: Arc::new(Mutex::new(Some(guard))) }
     }
 
     pub(crate) fn to_give_back(&self) -> Weak<dyn GiveBack> {
@@ -66,6 +72,16 @@ impl Guard {
     #[getter]
     fn ticket(&self) -> u64 {
         self.held.ticket()
+    }
+
+    #[getter]
+    fn slot(&self) -> u32 {
+        self.held.slot()
+    }
+
+    #[getter]
+    fn most(&self) -> u32 {
+        self.most.load(Ordering::Relaxed)
     }
 
     #[getter]
@@ -130,6 +146,17 @@ impl Guard {
     fn extend(&self, py: Python<'_>, additional: f64) -> PyResult<Operation> {
         let additional = duration("the extension", additional)?;
         Ok(Operation::new(self.ask(py, |guard| guard.extend(additional))?, done))
+    }
+
+    /// After it has ended without an error, the lease is a reader's.
+    fn downgrade(&self, py: Python<'_>) -> PyResult<Operation> {
+        let (downgraded, most) = (self.ask(py, fairlock::Guard::downgrade)?, self.most.clone());
+        Ok(Operation::new(downgraded, move |py, outcome| {
+            if outcome.is_ok() {
+                most.store(READERS, Ordering::Relaxed);
+            }
+            done(py, outcome)
+        }))
     }
 
     fn verify(&self, py: Python<'_>) -> PyResult<Operation> {

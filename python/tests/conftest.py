@@ -76,7 +76,7 @@ def waiting(lock: fairlock.Lock, count: int) -> None:
 def is_free(lock: fairlock.Lock) -> None:
     def free() -> bool:
         state = lock.inspect().wait()
-        return state.holder is None and state.waiting == 0
+        return not state.holders and state.waiting == 0
 
     eventually("the lock is free", free)
 

@@ -21,7 +21,7 @@ from fairlock.compat import _settings, redis_lock
 
 
 def held_by(client: fairlock.Client, name: str) -> Any:
-    return client.lock(name).inspect().wait().holder
+    return next(iter(client.lock(name).inspect().wait().holders), None)
 
 
 # redis-py, in both worlds

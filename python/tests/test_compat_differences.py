@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import unittest.mock
-from typing import Any, Callable
+from typing import Any, Callable, List
 
 import fakeredis
 import fakeredis.aioredis
@@ -12,7 +12,7 @@ import pytest
 import redis
 import redis.asyncio
 import redis.exceptions
-from conftest import Server, is_free, waiting
+from conftest import SOON, Server, is_free, waiting
 
 import fairlock
 from fairlock import compat
@@ -196,3 +196,22 @@ def test_a_lease_is_never_shortened(server: Server) -> None:
         with pytest.raises(redis.exceptions.LockError, match="from 0 on"):
             lock.extend(-3)
         assert lock.extend(1, replace_ttl=True) and lock.local.held.remaining > 5
+
+
+def test_a_name_that_others_use_as_a_semaphore_has_several_owners(server: Server, client: fairlock.Client) -> None:
+    r = server.redis()
+
+    def hold(name: str) -> List[fairlock.Held]:
+        return [client.semaphore(name, 2).acquire(owner=owner).wait() for owner in ("first", "second")]
+
+    held = hold("lock:lock")
+    second, third = (redis_lock.Lock(r, "lock", id=id) for id in ("second", "third"))
+    assert (second.get_owner_id(), third.get_owner_id()) == ("second", "first")
+    assert third.locked() and not third.acquire(blocking=False)
+    with pytest.raises(redis_lock.AlreadyAcquired):
+        second.acquire(blocking=False)
+    third.reset()
+    assert all(lease.lost.wait(SOON) for lease in held) and not third.locked()
+
+    held = hold("job")
+    assert [compat.ClusterLock(r, "job", owner, 60).try_acquire() for owner in ("second", "third")] == ["second", "first"]

@@ -69,6 +69,34 @@ def test_a_block_and_several_locks_count_too_and_a_lease_that_is_over_does_not(c
     is_free(lock)
 
 
+@pytest.mark.filterwarnings("ignore:.*blocks the running event loop")
+def test_what_tasks_of_this_loop_share_is_waited_for_until_they_have_it_all(client: fairlock.Client) -> None:
+    gpus, index = client.semaphore("gpu", 2), client.rw_lock("index")
+
+    async def main() -> None:
+        async with gpus.acquire():
+            # The one that is alone would wait for the task; one of two, and one of three, need not.
+            waits_for_ever(lambda: client.lock("gpu").acquire(timeout=SOON).wait())
+            gpus.acquire(timeout=SOON).wait().release()
+            async with gpus.acquire():
+                waits_for_ever(lambda: gpus.acquire(timeout=SOON).wait())
+                waits_for_ever(lambda: client.semaphore("gpu", 3).acquire(timeout=SOON).wait())
+                waits_for_ever(lambda: client.lock_all(["gpu"], timeout=SOON).wait())
+        async with index.read():
+            index.read(timeout=SOON).wait().release()
+            waits_for_ever(lambda: index.write(SOON).wait())
+            waits_for_ever(lambda: index.writer.enqueue(SOON).wait().wait())
+        async with index.write() as held:
+            waits_for_ever(lambda: index.read(SOON).wait())
+            await held.downgrade()
+            index.read(timeout=SOON).wait().release()
+            waits_for_ever(lambda: index.write(SOON).wait())
+
+    asyncio.run(main())
+    is_free(gpus)
+    is_free(index.writer)
+
+
 def test_a_wait_in_a_loop_warns_at_the_line_that_waits(client: fairlock.Client) -> None:
     lock = client.lock("lock")
 

@@ -24,6 +24,9 @@ def lazy() -> Anything:
         ({"max_waiting": -1}, "max_waiting is -1, but must be a whole number from 0 to 4294967295"),
         ({"max_waiting": 2**40}, "must be a whole number from 0"),
         ({"replicas": 1.5}, "replicas is 1.5, but must be a whole number"),
+        ({"slots": 0}, "slots is 0, but must be a whole number from 1 to 1000"),
+        ({"slots": 1001}, "slots is 1001, but must be a whole number from 1 to 1000"),
+        ({"slots": "4"}, "slots is '4', but must be a whole number from 1 to 1000"),
         ({"label": 5}, "label is 5, but must be a text"),
         ({"owner": "\ud800"}, "must be a text that UTF-8 can write"),
         ({"lease": "30"}, "must be a number of seconds or a timedelta"),
@@ -32,7 +35,7 @@ def lazy() -> Anything:
     ],
 )
 def test_a_wrong_option_of_a_lock_names_what_is_allowed(lazy: Anything, options: Dict[str, Any], allowed: str) -> None:
-    for use in (lazy.lock, lazy.keyed_mutex, lazy.locked):
+    for use in (lazy.lock, lazy.keyed_mutex, lazy.locked, lazy.rw_lock):
         with pytest.raises(fairlock.InvalidOption, match=allowed):
             use("name", **options)(lambda: None)
             # The decorator has the label and the owner of each call.
@@ -50,6 +53,15 @@ def test_a_wrong_option_of_a_lock_names_what_is_allowed(lazy: Anything, options:
         (lambda client: client.lock("a").enqueue(label="\ud800"), "UTF-8"),
         (lambda client: client.lock("a").break_lease(-1), "token is -1, but must be a whole number from 0"),
         (lambda client: client.lock("a").history(10**12), "count is 1000000000000, but must be"),
+        (lambda client: client.semaphore("a", 0), "slots is 0, but must be a whole number from 1 to 1000"),
+        (lambda client: client.semaphore("a", 1001), "slots is 1001, but must be a whole number from 1 to 1000"),
+        (lambda client: client.semaphore("a", None), "slots is None, but must be a whole number from 1 to 1000"),
+        (lambda client: client.semaphore("a", 4, lease="30"), "must be a number of seconds or a timedelta"),
+        (lambda client: client.rw_lock("a", slots=5), "5 slots were given for a read-write lock.*leave the option"),
+        (lambda client: client.rw_lock("a", slots=1), "1 slots were given for a read-write lock.*leave the option"),
+        (lambda client: client.rw_lock(5), "the lock's name is 5, but must be a text"),
+        (lambda client: client.rw_lock("a").read(timeout="3"), "a time is '3', but must be a number of seconds"),
+        (lambda client: client.keyed_mutex("a", slots=2), r"2 slots were given.*use `semaphore\(f\"a:\{key\}\", 2\)`"),
         (lambda client: client.lock_all("ab"), r"names is 'ab', but must be a list of texts: \['ab'\]"),
         (lambda client: client.lock_all(["a", None]), "each of names is None"),
         (lambda client: client.lock_all(["a"], label=5), "label is 5"),
@@ -86,6 +98,7 @@ def test_numbers_of_other_libraries_are_numbers(lazy: Anything) -> None:
             return 7
 
     lazy.lock("a", max_waiting=Seven())
+    lazy.semaphore("a", Seven())
 
 
 def test_what_people_import_is_what_tracebacks_name() -> None:

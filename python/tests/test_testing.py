@@ -30,7 +30,7 @@ def test_clients_processes_and_drop_in_classes_share_a_service(service: LockServ
     lock = service.client(label="first").lock("lock")
     code = f"import fairlock; print(fairlock.connect({service.url!r}).lock('lock').try_acquire().wait().token)"
     with lock.acquire(timeout=SOON) as held:
-        assert lock.inspect().wait().holder is not None
+        assert lock.inspect().wait().holders
         child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
         assert child.returncode == 1 and "fairlock.Busy" in child.stderr and "first" in child.stderr
     child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -67,6 +67,39 @@ def test_an_operator(service: LockService) -> None:
     assert loss is not None and loss.reason == "broken"
 
 
+def test_a_service_has_semaphores_and_read_write_locks(service: LockService) -> None:
+    gpus, index = service.client().semaphore("gpu", 2), service.client().rw_lock("index")
+    held = [gpus.acquire().wait(), gpus.acquire().wait()]
+    place = gpus.enqueue().wait()
+    assert [holder.slot for holder in gpus.inspect().wait().holders] == [0, 1]
+    assert service.break_lease("gpu"), "all of them"
+    for lease in held:
+        loss = lease.lost.wait(SOON)
+        assert loss is not None and loss.reason == "broken"
+    assert place.wait().slot == 0
+
+    readers = [index.read().wait(), index.read().wait()]
+    writer = index.writer.enqueue().wait()
+    service.advance(readers[0].lease)
+    with writer as write:
+        assert write.slot == 0 and not service.break_lease("another")
+        write.downgrade()
+        index.read(timeout=SOON).wait().release()
+    for reader in readers:
+        with pytest.raises(fairlock.LockLost, match="ended"):
+            reader.renew()
+
+
+def test_holders_come_back_to_their_slots_after_a_loss_of_data(service: LockService) -> None:
+    gpus = service.client().semaphore("gpu", 3, lease=10, renew_every=0.1)
+    other = service.client().semaphore("gpu", 3, lease=10, renew_every=0.1)
+    held = [gpus.acquire().wait(), other.acquire().wait()]
+    service.lose_data()
+    eventually("both are back", lambda: len(gpus.inspect().wait().holders) == 2)
+    seen = [(holder.slot, holder.token) for holder in gpus.inspect().wait().holders]
+    assert seen == [(lease.slot, lease.token) for lease in held]
+
+
 def test_an_operator_ends_a_recovery(service: LockService) -> None:
     held = service.client().lock("lock").acquire().wait()
     operator = service.client().lock("lock")
@@ -90,7 +123,7 @@ def test_a_server_that_loses_its_data(service: LockService) -> None:
     lock = service.client().lock("lock", lease=10, renew_every=0.1)
     held = lock.acquire().wait()
     service.lose_data()
-    eventually("the holder brings back its lease", lambda: lock.inspect().wait().holder is not None)
+    eventually("the holder brings back its lease", lambda: bool(lock.inspect().wait().holders))
     held.check()
     held.release()
 

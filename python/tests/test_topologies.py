@@ -68,8 +68,8 @@ def excludes(r: Any, client: fairlock.Client) -> None:
     assert r.ping()
     lock, other = r.lock("lock", lock_class=compat.Lock), r.lock("lock", lock_class=compat.Lock)
     with lock:
-        holder = client.lock("lock").inspect().wait().holder
-        assert holder is not None and holder.owner.encode() == lock.local.token
+        [holder] = client.lock("lock").inspect().wait().holders
+        assert holder.owner.encode() == lock.local.token
         assert lock.owned() and not other.acquire(blocking=False)
         with pytest.raises(fairlock.Busy):
             client.lock("lock").try_acquire().wait()
@@ -81,8 +81,8 @@ async def excludes_tasks(r: Any, client: fairlock.Client) -> None:
     assert await r.ping()
     lock, other = r.lock("lock", lock_class=compat.Lock), r.lock("lock", lock_class=compat.Lock)
     async with lock:
-        holder = (await client.lock("lock").inspect()).holder
-        assert holder is not None and holder.owner.encode() == lock.local.token
+        [holder] = (await client.lock("lock").inspect()).holders
+        assert holder.owner.encode() == lock.local.token
         assert await lock.owned() and not await other.acquire(blocking=False)
         with pytest.raises(fairlock.Busy):
             await client.lock("lock").try_acquire()

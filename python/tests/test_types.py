@@ -17,16 +17,26 @@ from typing import Any
 client = fairlock.connect("redis://h", prefix="p", tls=True, credentials=lambda: (None, "password", 900))
 lock = client.lock("lock", lease=datetime.timedelta(minutes=1), max_waiting=3)
 mutex = client.keyed_mutex("users", timeout=3, lease=30, label="job")
+gpus: fairlock.Lock = client.semaphore("gpu", 4, lease=30, label="job")
+index: fairlock.RwLock = client.rw_lock("index", lease=30, label="job")
 
 def function(number: int) -> str: ...
 async def coroutine(number: int) -> str: ...
 
 a: str = client.locked("lock", timeout=3, lease=30, label="job", on_lost="interrupt")(function)(7)
 b: str = client.locked(function)(7)
+b = client.locked("lock", slots=4)(function)(7)
+with index.write(3, label="job") as writer, index.reader.acquire(), index.try_read(timeout=3):
+    writer.downgrade()
+    writer.slot + client.lock("lock", slots=4).inspect().wait().holders[0].most
 async def main() -> None:
     c: str = await client.locked("lock")(coroutine)(7)
     async with lock.acquire(on_lost="cancel") as d, mutex.locked(7, timeout=3) as e:
         f: int = d.token + e.token
+    async with gpus.acquire() as g, index.read(timeout=3, on_lost="cancel") as h:
+        await h.downgrade()
+        f = g.slot
+        h.downgrade()[0]  # wrong
     await fairlock.aconnect("redis://h", label="me")
     await fairlock.aconnect("redis://h", labl="me")  # wrong
     await lock.acquire(on_lost="cansel")  # wrong
@@ -39,6 +49,15 @@ client.lock("lock", leas=3)  # wrong
 client.keyed_mutex("users", leas=3)  # wrong
 client.keyed_mutex("users", lease="3")  # wrong
 client.locked("lock", leese=3)  # wrong
+client.locked("lock", slots="4")  # wrong
+client.semaphore("gpu")  # wrong
+client.semaphore("gpu", "4")  # wrong
+client.semaphore("gpu", 4, leas=3)  # wrong
+client.rw_lock("index", slots=4)  # wrong
+client.keyed_mutex("users", slots=4)  # wrong
+index.acquire()  # wrong
+index.read(on_lost="exit")  # wrong
+index.try_write(timout=3)  # wrong
 client.locked("lock", on_lost="cansel")  # wrong
 client.locked("lock", timeout=3)(function)("7")  # wrong
 mutex.locked(7, timout=3)  # wrong

@@ -120,7 +120,10 @@ class ClusterLock:
             keep(held)
             return self.owner_id
         except _errors.Busy as busy:
-            return busy.holder.owner if busy.holder is not None else None
+            # Others may use the name as a semaphore.
+            holders = busy.holders if busy.held < 2 else self._lock.inspect().wait().holders
+            owners = [holder.owner for holder in holders]
+            return self.owner_id if self.owner_id in owners else next(iter(owners), None)
         except Exception as error:
             _logger.warning("%s", error)
             return None

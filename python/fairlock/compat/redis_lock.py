@@ -118,9 +118,9 @@ class Lock:
             return kept_for(self._lock, self.id) is not None
 
     def get_owner_id(self) -> Optional[str]:
-        """The id of the holder, or None."""
-        holder = self._lock.inspect().wait().holder
-        return holder.owner if holder is not None else None
+        """The id of the holder, or None. If others use the name as a semaphore: this lock's, or that of the first."""
+        owners = [holder.owner for holder in self._lock.inspect().wait().holders]
+        return self._id if self._id in owners else next(iter(owners), None)
 
     def acquire(self, blocking: bool = True, timeout: Union[None, int, str] = None) -> bool:
         """Waits for its turn; False at the end of the timeout, or if ``blocking`` is false and it is taken."""
@@ -181,9 +181,8 @@ class Lock:
             raise NotAcquired(f"Lock({self._name}) is not acquired or it already expired.") from lost
 
     def reset(self) -> None:
-        """Ends whatever lease there is, at once. Use this with care."""
-        holder = self._lock.inspect().wait().holder
-        if holder is not None:
+        """Ends whatever leases there are, at once. Use this with care."""
+        for holder in self._lock.inspect().wait().holders:
             self._lock.break_lease(holder.token, force=True).wait()
 
     def locked(self) -> bool:

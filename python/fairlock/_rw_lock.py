@@ -1,0 +1,62 @@
+"""Two locks of one name: what readers take, and what writers take."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+from ._lock import Acquire, Lock
+from ._options import AcquireOptions, Unpack, WithoutTimeout
+from ._values import OfOneProcess, Seconds
+
+
+class RwLock(OfOneProcess):
+    """A fair read-write lock, made by :meth:`Client.rw_lock`: up to 1000 readers hold it together, or one writer alone.
+
+    Readers and writers wait in one queue, in the order of their arrival, so neither starve: a reader that comes after a
+    writer waits behind it, also while others read. So a thread or a task that reads must not read once more within that:
+    a writer between the two would wait for the first, and the second for the writer.
+
+    :meth:`Held.downgrade` makes a reader of a writer. A reader cannot become a writer: two that waited for each other's
+    end would wait for ever. Release it, write, and look again at what was read.
+    """
+
+    __slots__ = ("_reader", "_writer", "__weakref__")
+
+    def __init__(self, reader: Lock, writer: Lock) -> None:
+        self._reader = reader
+        self._writer = writer
+
+    @property
+    def name(self) -> str:
+        """The name of both locks."""
+        return self._writer.name
+
+    @property
+    def reader(self) -> Lock:
+        """The lock that readers take, for all that a lock can do."""
+        return self._reader
+
+    @property
+    def writer(self) -> Lock:
+        """The lock that writers take, for all that a lock can do."""
+        return self._writer
+
+    def read(self, timeout: Optional[Seconds] = None, **how: Unpack[WithoutTimeout]) -> Acquire:
+        """Waits for its turn and holds the lock together with other readers: ``with index.read() as held:``. Arguments and
+        exceptions are those of :meth:`Lock.acquire`."""
+        return self._reader.acquire(timeout, **how)
+
+    def write(self, timeout: Optional[Seconds] = None, **how: Unpack[WithoutTimeout]) -> Acquire:
+        """Waits for its turn and holds the lock alone, as :meth:`read`."""
+        return self._writer.acquire(timeout, **how)
+
+    def try_read(self, **how: Unpack[AcquireOptions]) -> Acquire:
+        """Reads if no writer holds the lock and nobody waits, as :meth:`Lock.try_acquire`."""
+        return self._reader.try_acquire(**how)
+
+    def try_write(self, **how: Unpack[AcquireOptions]) -> Acquire:
+        """Writes if nobody holds the lock and nobody waits, as :meth:`Lock.try_acquire`."""
+        return self._writer.try_acquire(**how)
+
+    def __repr__(self) -> str:
+        return f"<RwLock {self.name!r}>"
