@@ -124,6 +124,48 @@ def test_a_scheduled_job_runs_on_one_machine(client: fairlock.Client, of_example
         job.communicate()
 
 
+def test_a_pool_of_workers_has_a_limit_for_each_tenant(client: fairlock.Client, of_examples: None, tmp_path: Path) -> None:
+    environment = {**os.environ, "SECONDS_A_JOB": "0.05"}
+    said, running = tmp_path / "said", set[str]()
+    acme = client.semaphore("tenants:acme", 2)
+    held = [acme.acquire().wait(), acme.acquire().wait()]
+    with said.open("a") as out:
+        pools = [
+            subprocess.Popen(
+                [sys.executable, str(EXAMPLES / "tenant_pool.py")], stdin=subprocess.PIPE, stdout=out, env=environment
+            )
+            for _ in range(2)
+        ]
+    for pool, names in zip(pools, ("one", "two")):
+        assert pool.stdin is not None
+        with pool.stdin as jobs:
+            for number in range(10):
+                jobs.write(f"acme {names}-{number}\nother {names}-other-{number}\n".encode())
+    try:
+        # Those that wait for this tenant's turn keep no worker from the other.
+        waiting(acme, 20)
+        eventually("all jobs of the other tenant end", lambda: said.read_text().count("ends in other-") == 20)
+        assert "acme" not in said.read_text()
+        for lease in held:
+            lease.release()
+        for pool in pools:
+            assert pool.wait(2 * SOON) == 0
+    finally:
+        for pool in pools:
+            pool.kill()
+            pool.wait()
+    lines = said.read_text().splitlines()
+    assert len(lines) == 80
+    for line in lines:
+        job, what, _, slot = line.split()
+        if what == "begins":
+            assert slot in ("acme-0", "acme-1", "other-0", "other-1") and slot not in running, f"{job}: {lines}"
+            running.add(slot)
+        else:
+            running.remove(slot)
+    is_free(acme)
+
+
 def test_a_management_command_of_django(server: Server, client: fairlock.Client, of_examples: None) -> None:
     pytest.importorskip("django")
     import django
