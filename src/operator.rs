@@ -18,6 +18,9 @@ use crate::protocol::{Epoch, LeaveRequest, LockKeys, Memory, Reply, Request, Tok
 use crate::server::refusal;
 pub use crate::server::{Answer, Line, Place, Places};
 
+/// How many readers may hold a read-write lock together.
+pub const READERS: u32 = crate::options::READERS as u32;
+
 impl ClientBuilder {
     /// The servers of this client's URL, not connected.
     ///

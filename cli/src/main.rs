@@ -32,6 +32,7 @@ mod progress;
 mod refusal;
 mod run;
 mod runtime;
+mod sharing;
 mod shim;
 mod shipped;
 mod stderr;

@@ -79,7 +79,6 @@ pub(crate) fn for_wrong_call(error: &mut clap::Error, command: &clap::Command) -
 fn of_flock(option: &str) -> Option<&'static str> {
     Some(match option {
         "-F" | "--no-fork" => "fairlock runs as long as the command, to renew its lease: leave the option out",
-        "-s" | "--shared" => "every lock is exclusive: there is no shared one",
         "-u" | "--unlock" => {
             "a lock is released when its command ends, or when its script closes the descriptor, as in `exec 9>&-`"
         }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use fairlock::operator::Seen;
 
 use crate::exit::say;
+use crate::sharing::oldest;
 use crate::survey::Survey;
 
 pub(crate) struct Metrics {
@@ -24,14 +25,17 @@ pub(crate) struct Metrics {
 type Metric = (&'static str, &'static str, &'static str, fn(&Seen) -> f64);
 
 const OF_EACH: [Metric; 9] = [
-    ("held", "gauge", "Whether the lock has a holder.", |seen| yes(!seen.state.holders.is_empty())),
-    ("hold_seconds", "gauge", "For how long the holder has held it; 0 without one.", |seen| {
-        seconds(seen.state.holders.first().map(|holder| holder.held_for))
+    ("held", "gauge", "How many hold the lock.", |seen| seen.state.holders.len() as f64),
+    ("hold_seconds", "gauge", "For how long the oldest holder has held it; 0 without one.", |seen| {
+        seconds(oldest(&seen.state.holders).map(|holder| holder.held_for))
     }),
-    ("lease_remaining_seconds", "gauge", "What is left of the lease unless it is renewed; 0 without one.", |seen| {
-        seconds(seen.state.holders.first().map(|holder| holder.remaining))
-    }),
-    ("breaking", "gauge", "Whether the lease was broken and runs out.", |seen| {
+    (
+        "lease_remaining_seconds",
+        "gauge",
+        "What is left of the lease that ends first, unless it is renewed; 0 without one.",
+        |seen| seconds(seen.state.holders.iter().map(|holder| holder.remaining).min()),
+    ),
+    ("breaking", "gauge", "Whether a lease was broken and runs out.", |seen| {
         yes(seen.state.holders.iter().any(|holder| holder.broken))
     }),
     ("waiting", "gauge", "The length of the queue.", |seen| seen.state.waiting as f64),
@@ -114,11 +118,15 @@ impl Metrics {
         self.recoveries.retain(|lock, _| locks.contains_key(lock));
         if self.holders {
             head(text, "holder_info", "gauge", "Who holds it.");
-            for (lock, holder) in locks.iter().filter_map(|(lock, seen)| Some((lock, seen.state.holders.first()?))) {
-                let [lock, label, owner] = [lock, &holder.label, &holder.owner].map(|text| escape(text));
+            for (lock, holder) in
+                locks.iter().flat_map(|(lock, seen)| seen.state.holders.iter().map(move |it| (lock, it)))
+            {
+                // Two holders may have one label. No two have one slot.
+                let ([lock, label, owner], slot) =
+                    ([lock, &holder.label, &holder.owner].map(|text| escape(text)), holder.slot);
                 let _ = writeln!(
                     text,
-                    "fairlock_lock_holder_info{{lock=\"{lock}\",label=\"{label}\",owner=\"{owner}\"}} 1"
+                    "fairlock_lock_holder_info{{lock=\"{lock}\",slot=\"{slot}\",label=\"{label}\",owner=\"{owner}\"}} 1"
                 );
             }
         }

@@ -64,10 +64,10 @@ pub(crate) fn history(server: &connect::Args, args: &Args) -> Result<u8, Failure
     Ok(0)
 }
 
-/// The past grants and the present one, of them the latest.
+/// The past grants and the present ones, of them the latest.
 fn grants(past: &History, state: &LockState, count: usize) -> Vec<Grant> {
-    let present = state.holders.first().filter(|_| past.recorded).map(Grant::present);
-    // It may have ended between the two questions.
+    let present = state.holders.iter().filter(|_| past.recorded).map(Grant::present);
+    // They may have ended between the two questions.
     let present = present.filter(|present| past.grants.iter().all(|grant| grant.token != present.token));
     let mut grants: Vec<Grant> = past.grants.iter().map(Grant::past).chain(present).collect();
     grants.sort_by_key(|grant| std::cmp::Reverse(grant.granted_at));
@@ -77,11 +77,12 @@ fn grants(past: &History, state: &LockState, count: usize) -> Vec<Grant> {
 
 /// The latest grant first.
 fn document(name: &str, past: &History, grants: &[Grant]) -> Value {
-    // The server does not tell how long the present holder had waited.
+    // The server does not tell how long the present holders had waited.
     let waited = |grant: &Grant| (grant.end != End::Held).then(|| milliseconds(grant.waited));
     let grant = |grant: &Grant| {
         json!({
-            "token": grant.token, "label": grant.label, "owner": grant.owner, "granted_at": iso(grant.granted_at),
+            "token": grant.token, "slot": grant.slot, "label": grant.label, "owner": grant.owner,
+            "granted_at": iso(grant.granted_at),
             "waited_ms": waited(grant), "held_ms": milliseconds(grant.held), "end": grant.end.word(),
         })
     };

@@ -58,7 +58,8 @@ pub(crate) fn page(timeline: &Timeline) -> String {
 }
 
 fn drawing(timeline: &Timeline) -> String {
-    let height = ROW * (timeline.grants.len() + 2) as f64;
+    let lanes = timeline.lanes();
+    let height = ROW * (lanes.len() + timeline.grants.len() + 2) as f64;
     let bottom = height - ROW;
     let mut svg =
         format!("<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"Who held the lock, and when\">\n");
@@ -72,29 +73,45 @@ fn drawing(timeline: &Timeline) -> String {
         let _ = writeln!(svg, "<line class=\"tick\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"0\" y2=\"{bottom}\"/>");
         let _ = writeln!(svg, "<text x=\"{x:.1}\" y=\"{:.0}\" text-anchor=\"{anchor}\">{at}</text>", bottom + 16.0);
     }
-    for (row, grant) in timeline.grants.iter().enumerate() {
+    // The lanes of the slots come first, without waits: in one slot one lease follows the other.
+    for (row, (slot, grants)) in lanes.iter().enumerate() {
         let y = ROW * row as f64 + 4.0;
-        let x = |at: SystemTime| LABELS + timeline.at(at) * (WIDTH - LABELS - 1.0);
-        let label = shorten(&grant.label, LONGEST);
-        let (queued, granted, ended) = (x(grant.queued_at()), x(grant.granted_at), x(grant.ended_at()));
-        let class = if grant.end.is_bad() { "bad" } else { "held" };
-        let _ = writeln!(svg, "<g><title>{}</title>", escape(&told(grant)));
-        let _ = writeln!(svg, "<text class=\"label\" x=\"0\" y=\"{:.0}\">{}</text>", y + 12.0, escape(&label));
-        let bar = |svg: &mut String, class: &str, from: f64, to: f64, least: f64| {
-            let width = (to - from).max(least);
-            let _ = writeln!(
-                svg,
-                "<rect class=\"{class}\" x=\"{from:.1}\" y=\"{y:.0}\" width=\"{width:.1}\" height=\"14\" rx=\"2\"/>"
-            );
-        };
-        if granted > queued {
-            bar(&mut svg, "waited", queued, granted, 0.0);
-        }
-        // However short it was held, it is seen.
-        bar(&mut svg, class, granted, ended, 2.0);
-        svg.push_str("</g>\n");
+        text(&mut svg, y, &format!("slot {slot}"));
+        grants.iter().for_each(|grant| bars(&mut svg, timeline, grant, y, None));
+    }
+    for (row, grant) in timeline.grants.iter().enumerate() {
+        let y = ROW * (lanes.len() + row) as f64 + 4.0;
+        bars(&mut svg, timeline, grant, y, Some(&shorten(&grant.label, LONGEST)));
     }
     svg + "</svg>\n"
+}
+
+/// What stands to the left of a row.
+fn text(svg: &mut String, y: f64, label: &str) {
+    let _ = writeln!(svg, "<text class=\"label\" x=\"0\" y=\"{:.0}\">{}</text>", y + 12.0, escape(label));
+}
+
+/// The hold of a grant; with its label also its wait.
+fn bars(svg: &mut String, timeline: &Timeline, grant: &Grant, y: f64, label: Option<&str>) {
+    let x = |at: SystemTime| LABELS + timeline.at(at) * (WIDTH - LABELS - 1.0);
+    let (queued, granted, ended) = (x(grant.queued_at()), x(grant.granted_at), x(grant.ended_at()));
+    let _ = writeln!(svg, "<g><title>{}</title>", escape(&told(grant)));
+    let bar = |svg: &mut String, class: &str, from: f64, to: f64, least: f64| {
+        let width = (to - from).max(least);
+        let _ = writeln!(
+            svg,
+            "<rect class=\"{class}\" x=\"{from:.1}\" y=\"{y:.0}\" width=\"{width:.1}\" height=\"14\" rx=\"2\"/>"
+        );
+    };
+    if let Some(label) = label {
+        text(svg, y, label);
+        if granted > queued {
+            bar(svg, "waited", queued, granted, 0.0);
+        }
+    }
+    // However short it was held, it is seen.
+    bar(svg, if grant.end.is_bad() { "bad" } else { "held" }, granted, ended, 2.0);
+    svg.push_str("</g>\n");
 }
 
 fn told(grant: &Grant) -> String {
@@ -105,17 +122,20 @@ fn told(grant: &Grant) -> String {
 
 fn table(timeline: &Timeline) -> String {
     let owned = timeline.grants.iter().any(|grant| !grant.owner.is_empty());
+    let has_slots = !timeline.lanes().is_empty();
     let mut table = format!(
-        "<table>\n<tr><th>granted</th><th>label</th>{}<th class=\"number\">waited</th><th class=\"number\">held</th>\
+        "<table>\n<tr><th>granted</th>{}<th>label</th>{}<th class=\"number\">waited</th><th class=\"number\">held</th>\
          <th>ended</th><th class=\"number\">token</th></tr>\n",
+        if has_slots { "<th class=\"number\">slot</th>" } else { "" },
         if owned { "<th>owner</th>" } else { "" }
     );
     for grant in timeline.grants.iter().rev() {
         let waited = grant.waited().map(span).unwrap_or_default();
         let owner = if owned { format!("<td class=\"text\">{}</td>", escape(&grant.owner)) } else { String::new() };
+        let slot = if has_slots { format!("<td class=\"number\">{}</td>", grant.slot) } else { String::new() };
         let _ = writeln!(
             table,
-            "<tr><td>{}</td><td class=\"text\">{}</td>{owner}<td class=\"number\">{waited}</td><td class=\"number\">{}</td>\
+            "<tr><td>{}</td>{slot}<td class=\"text\">{}</td>{owner}<td class=\"number\">{waited}</td><td class=\"number\">{}</td>\
              <td{}>{}</td><td class=\"number\">{}</td></tr>",
             iso(grant.granted_at),
             escape(&grant.label),

@@ -1,7 +1,7 @@
 //! The timeline in a terminal.
 
 use std::collections::BTreeSet;
-use std::fmt::Write as _;
+use std::fmt::{Display, Write as _};
 use std::time::SystemTime;
 
 use super::timeline::{End, Grant, Timeline, span};
@@ -11,6 +11,10 @@ use crate::text::{columns, moment, printable, shorten};
 
 /// A terminal with fewer columns shows no bars, and each grant in two lines.
 const NARROW: usize = 60;
+/// The columns of a slot in a row.
+const SLOT: usize = 5;
+/// The most slots that have a lane.
+const MOST_LANES: usize = 20;
 
 pub(crate) fn show(timeline: &Timeline, width: usize) -> String {
     let mut text = String::new();
@@ -27,21 +31,30 @@ pub(crate) fn show(timeline: &Timeline, width: usize) -> String {
         let _ = writeln!(text, "{word:6} median {}, longest {}", span(timeline.median(of)), span(timeline.longest(of)));
     }
     text.push('\n');
+    let lanes = lanes(timeline, width);
+    if !lanes.is_empty() {
+        let _ = writeln!(text, "{lanes}");
+    }
     // Labels that differ come before bars.
-    let bars = [width.saturating_sub(40) / 2, 0].into_iter().find(|bars| are_told_apart(timeline, room(width, *bars)));
+    let width_of_rows = if lanes.is_empty() { width } else { width.saturating_sub(SLOT) };
+    let room = |bars| room(width_of_rows, bars);
+    let bars = [width_of_rows.saturating_sub(40) / 2, 0].into_iter().find(|bars| are_told_apart(timeline, room(*bars)));
     let Some(bars) = bars.filter(|_| width >= NARROW) else {
         timeline.grants.iter().for_each(|grant| text.push_str(&in_two_lines(grant, width)));
         return text + "\nTimes are UTC, by the server's clock.\n";
     };
-    let room = room(width, bars);
-    let head = format!("{:8} {}{:>8}{:>8} {:8}", "GRANTED", pad("LABEL", room), "WAITED", "HELD", "ENDED");
+    let room = room(bars);
+    let slot = |shown: &dyn Display| if lanes.is_empty() { String::new() } else { format!("{shown:<SLOT$}") };
+    let (first, label) = (slot(&"SLOT"), pad("LABEL", room));
+    let head = format!("{:8} {first}{label}{:>8}{:>8} {:8}", "GRANTED", "WAITED", "HELD", "ENDED");
     let _ = writeln!(text, "{}", head.trim_end());
     for grant in &timeline.grants {
         let label = pad(&shorten(&printable(&grant.label), room), room);
         let waited = grant.waited().map(span).unwrap_or_default();
         let line = format!(
-            "{} {label}{waited:>8}{:>8} {:8} {}",
+            "{} {}{label}{waited:>8}{:>8} {:8} {}",
             clock(grant.granted_at),
+            slot(&grant.slot),
             span(grant.held),
             grant.end.word(),
             if bars > 0 { bar(timeline, grant, bars) } else { String::new() }
@@ -49,6 +62,25 @@ pub(crate) fn show(timeline: &Timeline, width: usize) -> String {
         let _ = writeln!(text, "{}", line.trim_end());
     }
     text + "\nTimes are UTC, by the server's clock." + if bars > 0 { " ░ waited  █ held\n" } else { "\n" }
+}
+
+/// A lane for each slot: when it was held.
+fn lanes(timeline: &Timeline, width: usize) -> String {
+    let mut text = String::new();
+    let lanes = timeline.lanes();
+    for (slot, grants) in lanes.iter().take(MOST_LANES) {
+        let mut lane = vec![' '; width.saturating_sub(10).max(1)];
+        for grant in grants {
+            let (_, granted, ended) = columns_of(timeline, grant, lane.len());
+            lane[granted..=ended].fill('█');
+        }
+        let lane: String = lane.into_iter().collect();
+        let _ = writeln!(text, "{}", format!("slot {slot:>3}  {lane}").trim_end());
+    }
+    if lanes.len() > MOST_LANES {
+        let _ = writeln!(text, "and {} slots more", lanes.len() - MOST_LANES);
+    }
+    text
 }
 
 /// The columns of a label, in a row with these bars.
@@ -79,9 +111,14 @@ fn clock(granted_at: SystemTime) -> String {
     moment.split_once(' ').map_or("", |(_, clock)| clock).to_owned()
 }
 
-fn bar(timeline: &Timeline, grant: &Grant, width: usize) -> String {
+/// The columns, of so many, in which the wait and the hold begin, and in which the hold ends.
+fn columns_of(timeline: &Timeline, grant: &Grant, width: usize) -> (usize, usize, usize) {
     let column = |moment| ((timeline.at(moment) * width as f64) as usize).min(width - 1);
-    let (queued, granted, ended) = (column(grant.queued_at()), column(grant.granted_at), column(grant.ended_at()));
+    (column(grant.queued_at()), column(grant.granted_at), column(grant.ended_at()))
+}
+
+fn bar(timeline: &Timeline, grant: &Grant, width: usize) -> String {
+    let (queued, granted, ended) = columns_of(timeline, grant, width);
     // However short it was held, it is seen.
     format!("{}{}{}", " ".repeat(queued), "░".repeat(granted - queued), "█".repeat(ended - granted + 1))
 }
@@ -96,7 +133,35 @@ mod tests {
     fn grant(label: &str, at: u64, waited: u64, held: u64, end: End) -> Grant {
         let granted_at = SystemTime::UNIX_EPOCH + Duration::from_secs(43_200 + at);
         let (waited, held) = (Duration::from_secs(waited), Duration::from_secs(held));
-        Grant { label: label.to_owned(), owner: String::new(), token: at, granted_at, waited, held, end }
+        Grant { label: label.to_owned(), owner: String::new(), token: at, slot: 0, granted_at, waited, held, end }
+    }
+
+    #[test]
+    fn each_slot_has_a_lane() {
+        let grants = [
+            grant("a", 0, 0, 60, End::Released),
+            Grant { slot: 1, ..grant("b", 30, 30, 30, End::Released) },
+            grant("c", 100, 50, 20, End::Held),
+        ];
+        let text = show(&Timeline::new("gpu", grants.into()).unwrap(), 70);
+        assert_eq!(
+            text,
+            "\
+gpu: 3 grants in 2m 00s, held 67 % of the time
+waited median 30s, longest 50s
+held   median 30s, longest 1m 00s
+
+slot   0  ███████████████████████████████                   ███████████
+slot   1                 ████████████████
+
+GRANTED  SLOT LABEL                 WAITED    HELD ENDED
+12:00:00 0    a                             1m 00s released ███████
+12:00:30 1    b                        30s     30s released ░░░████
+12:01:40 0    c                        50s     20s held          ░░░░░░███
+
+Times are UTC, by the server's clock. ░ waited  █ held
+"
+        );
     }
 
     #[test]

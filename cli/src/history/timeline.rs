@@ -1,17 +1,19 @@
 //! Grants on one axis of time.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use fairlock::state::{EndedAs, Holder, PastGrant};
 
 use crate::duration::short;
 
-/// One grant, of the past or the present one.
+/// One grant, of the past or a present one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     pub(crate) label: String,
     pub(crate) owner: String,
     pub(crate) token: u64,
+    pub(crate) slot: u32,
     pub(crate) granted_at: SystemTime,
     /// Zero if it is not known.
     pub(crate) waited: Duration,
@@ -59,16 +61,16 @@ impl Grant {
             _ => End::Other,
         };
         let label = if past.label.is_empty() { past.id.clone() } else { past.label.clone() };
-        let (owner, token, granted_at) = (past.owner.clone(), past.token, past.granted_at());
-        Self { label, owner, token, granted_at, waited: past.waited, held: past.held, end }
+        let (owner, token, slot, granted_at) = (past.owner.clone(), past.token, past.slot, past.granted_at());
+        Self { label, owner, token, slot, granted_at, waited: past.waited, held: past.held, end }
     }
 
-    /// The server does not tell how long the present holder had waited.
+    /// The server does not tell how long a present holder had waited.
     pub(crate) fn present(holder: &Holder) -> Self {
         let label = if holder.label.is_empty() { holder.id.clone() } else { holder.label.clone() };
         let granted_at = SystemTime::UNIX_EPOCH + Duration::from_micros(holder.token);
-        let (owner, token, held) = (holder.owner.clone(), holder.token, holder.held_for);
-        Self { label, owner, token, granted_at, waited: Duration::ZERO, held, end: End::Held }
+        let (owner, token, slot, held) = (holder.owner.clone(), holder.token, holder.slot, holder.held_for);
+        Self { label, owner, token, slot, granted_at, waited: Duration::ZERO, held, end: End::Held }
     }
 
     /// None if it is not known, or if it took the lock at once.
@@ -112,10 +114,21 @@ impl Timeline {
         (since.as_secs_f64() / self.span().as_secs_f64()).min(1.0)
     }
 
-    /// The share of the time in which the lock was held, from 0 to 1. Leases follow each other.
+    /// The share of the time in which the lock was held, from 0 to 1, by one or several.
     pub(crate) fn busy(&self) -> f64 {
-        let held: Duration = self.grants.iter().map(|grant| grant.held).sum();
+        let (mut held, mut until) = (Duration::ZERO, self.from);
+        for grant in &self.grants {
+            held += grant.ended_at().duration_since(grant.granted_at.max(until)).unwrap_or_default();
+            until = until.max(grant.ended_at());
+        }
         (held.as_secs_f64() / self.span().as_secs_f64()).min(1.0)
+    }
+
+    /// The grants of each slot, if there are several: leases of one slot follow each other.
+    pub(crate) fn lanes(&self) -> BTreeMap<u32, Vec<&Grant>> {
+        let mut lanes: BTreeMap<u32, Vec<&Grant>> = BTreeMap::new();
+        self.grants.iter().for_each(|grant| lanes.entry(grant.slot).or_default().push(grant));
+        if lanes.len() > 1 { lanes } else { BTreeMap::new() }
     }
 
     /// Half of all are not longer.

@@ -5,17 +5,17 @@ use std::time::{Duration, Instant};
 
 use fairlock::{
     Lock,
-    state::{BreakOutcome, LockState},
+    state::{BreakOutcome, Holder, LockState},
 };
 use serde_json::{Value, json};
 
 use super::document::{self, of_lock};
 use super::screen::{brief, who};
-use super::wait::is_over;
+use super::wait::End;
 use super::{FREE, HELD, LOOK, lock, look, own, with_client};
 use crate::duration::{milliseconds, seconds};
 use crate::exit::{Failure, say};
-use crate::text::printable;
+use crate::text::{held_by, printable};
 use crate::{connect, output, survey};
 
 const SHORT: &str = "\
@@ -25,9 +25,9 @@ on until it hears of it: only for a holder that is dead or harmless.";
 
 const EXAMPLES: &str = "\
 Examples:
-  fairlock break deploy                            shows the holder, and asks
+  fairlock break deploy                            shows the holders, and asks
   fairlock break deploy --token 1795328894826758   that holder, and no other
-  fairlock break deploy --force                    whoever holds it, at once
+  fairlock break deploy --force                    its only holder, at once
 
 Exit code: 0 the lease is over, 1 there was nothing to break or the reply was
 no, 125 no answer of the server.";
@@ -35,7 +35,8 @@ no, 125 no answer of the server.";
 const LONG: &str = "\
 The holder is told, and its lease is not renewed any more. `fairlock run` then ends its command, and exits with 123. \
 break waits until the holder lets go, or until the lease ends. If break itself is ended meanwhile, the lease stays \
-broken. Without a terminal to ask at, name the lease with --token, or use --force.
+broken. Without a terminal to ask at, name the lease with --token, or use --force. If several hold the lock, break asks \
+for the slot of the one that is meant, and --force without --token is refused.
 
 --force does not wait: the next waiter is granted the lock at once, although the holder may go on until it hears of \
 it, at the latest when its lease would have ended. Until then two processes may believe that they hold the lock; only \
@@ -86,15 +87,19 @@ pub(crate) fn break_lease(server: &connect::Args, args: &Args) -> Result<u8, Fai
         let (began, before) = (Instant::now(), lock.inspect().await.map_err(own)?);
         // The moments in it count from now, and a break takes a while.
         let document = of_lock(&args.name, &before);
-        let outcome = match choose(args, &before)? {
-            Choice::Break(token) if args.force => force(&lock, token).await?,
-            Choice::Break(token) => ask_to_end(&lock, token).await?,
-            Choice::EndRecovery if lock.end_recovery().await.map_err(own)? => Outcome::Ended,
-            Choice::EndRecovery => Outcome::Unknown,
-            Choice::Not(outcome) => outcome,
+        let (outcome, holder) = match choose(args, &before)? {
+            Choice::Break(holder) if args.force => (force(&lock, holder.token).await?, Some(holder)),
+            Choice::Break(holder) => (ask_to_end(&lock, holder.token).await?, Some(holder)),
+            Choice::EndRecovery if lock.end_recovery().await.map_err(own)? => (Outcome::Ended, None),
+            Choice::EndRecovery => (Outcome::Unknown, None),
+            Choice::Not(outcome) => (outcome, None),
         };
         let after = lock.inspect().await.map_err(own)?;
-        tell(args, outcome, began.elapsed(), (&before, document), &after)?;
+        if args.json {
+            output::write(&json_of(args, outcome, began.elapsed(), document, &after))?;
+        } else {
+            tell(args, outcome, holder, &before, &brief(&after));
+        }
         Ok(match outcome {
             Outcome::Released | Outcome::Expired | Outcome::Ended => HELD,
             Outcome::Unknown | Outcome::Declined => FREE,
@@ -102,43 +107,61 @@ pub(crate) fn break_lease(server: &connect::Args, args: &Args) -> Result<u8, Fai
     })
 }
 
-enum Choice {
-    /// The lease with this token.
-    Break(u64),
+enum Choice<'a> {
+    /// The lease of this holder.
+    Break(&'a Holder),
     EndRecovery,
     Not(Outcome),
 }
 
 /// Which lease to break, if any.
-fn choose(args: &Args, state: &LockState) -> Result<Choice, Failure> {
-    let Some(holder) = state.holders.first() else {
-        let ends_recovery = args.force && args.token.is_none() && state.recovering_for.is_some();
-        return Ok(if ends_recovery { Choice::EndRecovery } else { Choice::Not(Outcome::Unknown) });
-    };
+fn choose<'a>(args: &Args, state: &'a LockState) -> Result<Choice<'a>, Failure> {
     if let Some(token) = args.token {
-        let it = token == holder.token;
-        return Ok(if it { Choice::Break(token) } else { Choice::Not(Outcome::Unknown) });
+        let holder = state.holders.iter().find(|holder| holder.token == token);
+        return Ok(holder.map_or(Choice::Not(Outcome::Unknown), Choice::Break));
     }
-    if args.force {
-        return Ok(Choice::Break(holder.token));
-    }
-    if !std::io::stdin().is_terminal() || !std::io::stderr().is_terminal() {
-        return Err(Failure::own(format!(
-            "{} is {}: name the lease with --token {}, or use --force",
-            printable(&args.name),
-            brief(state),
-            holder.token
-        )));
-    }
-    let found = format!("{} is {}.", printable(&args.name), brief(state));
-    let question = format!("Break the lease of {}, with token {}? [y/N] ", who(holder), holder.token);
-    let question = [found, question].map(|line| output::wrap(&line, output::width()).join("\n")).join("\n");
+    let can_ask = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
+    let found = format!("{} is {}", printable(&args.name), brief(state));
+    let chosen = match &state.holders[..] {
+        [] if args.force && state.recovering_for.is_some() => return Ok(Choice::EndRecovery),
+        [] => return Ok(Choice::Not(Outcome::Unknown)),
+        [holder] if args.force => Some(holder),
+        [holder] if !can_ask => {
+            let token = holder.token;
+            return Err(Failure::own(format!("{found}: name the lease with --token {token}, or use --force")));
+        }
+        [holder] => {
+            let question = format!("Break the lease of {}, with token {}? [y/N] ", who(holder), holder.token);
+            let yes = matches!(ask(&[format!("{found}."), question]).to_lowercase().as_str(), "y" | "yes");
+            yes.then_some(holder)
+        }
+        _ if args.force || !can_ask => {
+            let word = survey::word(&args.name);
+            return Err(Failure::own(format!(
+                "{found}: name the lease that is meant with --token, as `fairlock status {word}` shows it"
+            )));
+        }
+        holders => {
+            let mut lines = vec![format!("{found}.")];
+            lines.extend(holders.iter().map(|holder| {
+                format!("slot {}: {}, token {}", holder.slot, held_by(&who(holder), holder.held_for), holder.token)
+            }));
+            lines.push("Break the lease of which slot? [none] ".to_owned());
+            let slot = ask(&lines).parse().ok();
+            holders.iter().find(|holder| Some(holder.slot) == slot)
+        }
+    };
+    Ok(chosen.map_or(Choice::Not(Outcome::Declined), Choice::Break))
+}
+
+/// The answer of the user, of whom the last line asks something.
+fn ask(lines: &[String]) -> String {
+    let lines: Vec<String> = lines.iter().map(|line| output::wrap(line, output::width()).join("\n")).collect();
     // Written at once, since the user answers it.
-    let _ = std::io::stderr().write_all(question.as_bytes());
+    let _ = std::io::stderr().write_all(lines.join("\n").as_bytes());
     let mut answer = String::new();
     let _ = std::io::stdin().read_line(&mut answer);
-    let yes = matches!(answer.trim().to_lowercase().as_str(), "y" | "yes");
-    Ok(if yes { Choice::Break(holder.token) } else { Choice::Not(Outcome::Declined) })
+    answer.trim().to_owned()
 }
 
 async fn force(lock: &Lock, token: u64) -> Result<Outcome, Failure> {
@@ -156,7 +179,7 @@ async fn ask_to_end(lock: &Lock, token: u64) -> Result<Outcome, Failure> {
     };
     let mut said = false;
     // The lease is broken and runs out, whatever becomes of the server.
-    while !is_over(&look(lock, || {}).await?, Some(token)) {
+    while !End::Of(token).is_reached(&look(lock, || {}).await?) {
         if !std::mem::replace(&mut said, true) {
             let left = seconds(remaining.max(Duration::from_secs(1)));
             say(format_args!("the holder is told; its lease ends in {left} at the latest"));
@@ -166,30 +189,24 @@ async fn ask_to_end(lock: &Lock, token: u64) -> Result<Outcome, Failure> {
     Ok(if asked.elapsed() < remaining { Outcome::Released } else { Outcome::Expired })
 }
 
-fn tell(
-    args: &Args,
-    outcome: Outcome,
-    took: Duration,
-    (before, document): (&LockState, Value),
-    after: &LockState,
-) -> Result<(), Failure> {
+fn json_of(args: &Args, outcome: Outcome, took: Duration, before: Value, after: &LockState) -> String {
+    let word = match outcome {
+        Outcome::Released => "released",
+        Outcome::Expired => "expired",
+        Outcome::Ended => "ended",
+        Outcome::Unknown => "unknown",
+        Outcome::Declined => "declined",
+    };
+    let after = of_lock(&args.name, after);
+    document::line(&json!({
+        "name": args.name, "outcome": word, "took_ms": milliseconds(took), "before": before, "after": after,
+    }))
+}
+
+/// Tells what became of the lease of this holder, and what the lock is now.
+fn tell(args: &Args, outcome: Outcome, holder: Option<&Holder>, before: &LockState, now: &str) {
     let name = printable(&args.name);
-    if args.json {
-        let word = match outcome {
-            Outcome::Released => "released",
-            Outcome::Expired => "expired",
-            Outcome::Ended => "ended",
-            Outcome::Unknown => "unknown",
-            Outcome::Declined => "declined",
-        };
-        let after = of_lock(&args.name, after);
-        let document = json!({
-            "name": args.name, "outcome": word, "took_ms": milliseconds(took), "before": document, "after": after,
-        });
-        return output::write(&document::line(&document));
-    }
-    let now = brief(after);
-    match (outcome, before.holders.first()) {
+    match (outcome, holder) {
         (Outcome::Released, Some(holder)) => say(format_args!("{} let go; {name} is {now}", who(holder))),
         (Outcome::Expired, Some(holder)) => {
             say(format_args!("{} did not answer, and its lease has ended; {name} is {now}", who(holder)));
@@ -202,14 +219,17 @@ fn tell(
         (_, None) if matches!(outcome, Outcome::Ended) => {
             say(format_args!("the server no longer waits for the holder from before the loss; {name} is {now}"));
         }
-        (_, Some(holder)) => {
-            say(format_args!("no lease with that token is alive: {name} is {now}, with token {}", holder.token));
+        (_, _) if !before.holders.is_empty() => {
+            let token = match &before.holders[..] {
+                [holder] => format!(", with token {}", holder.token),
+                _ => String::new(),
+            };
+            say(format_args!("no lease with that token is alive: {name} is {now}{token}"));
         }
         (_, None) if before.recovering_for.is_some() => {
             let by = if args.token.is_some() { "--force without --token" } else { "--force" };
             say(format_args!("{name} has no holder, and recovers; {by} ends the wait for the former one"));
         }
-        (_, None) => say(format_args!("{name} is {now}: there is nothing to break")),
+        (_, _) => say(format_args!("{name} is {now}: there is nothing to break")),
     }
-    Ok(())
 }

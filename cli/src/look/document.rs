@@ -10,11 +10,11 @@ use crate::text::{iso, printable_json};
 
 /// The state of the lock in a word. A free lock may have waiters; the first of them is next.
 pub(crate) fn word(state: &LockState) -> &'static str {
-    match (state.holders.first(), state.recovering_for) {
-        (Some(holder), _) if holder.broken => "breaking",
-        (Some(_), _) => "held",
-        (None, Some(_)) => "recovering",
-        (None, None) => "free",
+    match (&state.holders[..], state.recovering_for) {
+        ([], Some(_)) => "recovering",
+        ([], None) => "free",
+        (holders, _) if holders.iter().any(|holder| holder.broken) => "breaking",
+        _ => "held",
     }
 }
 
@@ -31,7 +31,8 @@ pub(crate) fn of_lock(name: &str, state: &LockState) -> Value {
     let ahead = |span: Duration| now.checked_add(span).map(iso);
     let holder = |holder: &Holder| {
         json!({
-            "id": holder.id, "token": holder.token, "label": holder.label, "owner": holder.owner,
+            "id": holder.id, "slot": holder.slot, "most": holder.most, "token": holder.token,
+            "label": holder.label, "owner": holder.owner,
             "held_for_ms": milliseconds(holder.held_for), "held_since": ago(holder.held_for),
             "remaining_ms": milliseconds(holder.remaining), "ends_at": ahead(holder.remaining),
             "broken": holder.broken, "confirmed": holder.confirmed,
@@ -39,7 +40,8 @@ pub(crate) fn of_lock(name: &str, state: &LockState) -> Value {
     };
     let waiter = |waiter: &QueuedWaiter| {
         json!({
-            "id": waiter.id, "ticket": waiter.ticket, "label": waiter.label, "owner": waiter.owner,
+            "id": waiter.id, "most": waiter.most, "ticket": waiter.ticket, "label": waiter.label,
+            "owner": waiter.owner,
             "waited_ms": milliseconds(waiter.waited), "queued_at": ago(waiter.waited), "alive": waiter.alive,
         })
     };

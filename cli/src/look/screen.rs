@@ -9,10 +9,11 @@ use fairlock::state::{Holder, LockState};
 use super::document::word;
 use crate::duration::{about, seconds};
 use crate::output::{self, wrap};
+use crate::sharing::{count, limit, oldest, others, otherwise};
 use crate::text::{UNANSWERED, columns, held_by, hold, is_unanswered, name_of, no_grants, printable, shorten};
 
-/// The most waiters that are shown; JSON has all of them.
-const MOST_WAITERS: usize = 20;
+/// The most holders and the most waiters that are shown; JSON has all of them.
+const MOST: usize = 20;
 /// The columns of a file or a pipe: enough for labels as people choose them, and an end to those of 4000 bytes.
 const WIDE: usize = 200;
 /// A label that would get less room has a line of its own.
@@ -25,46 +26,64 @@ pub(crate) fn width() -> usize {
     if std::io::stdout().is_terminal() { output::width() } else { WIDE }
 }
 
-/// Holder, lease and queue of one lock.
+/// Holders, leases and queue of one lock.
 pub(crate) fn lock(name: &str, state: &LockState, width: usize) -> String {
     let mut text = String::new();
     let name = shorten(&printable(name), width / 2);
-    match (state.holders.first(), state.recovering_for) {
-        (Some(holder), recovering) => {
-            let span = seconds(holder.held_for);
-            let (mut before, to, after) = if is_unanswered(holder.confirmed, holder.held_for) {
-                (format!("{name}  granted {span} ago"), "to", UNANSWERED)
-            } else {
-                (format!("{name}  held {span}"), "by", "")
+    match (&state.holders[..], count(numbers(state))) {
+        ([], _) => {
+            let what = match state.recovering_for {
+                Some(longest) => no_grants(longest),
+                None if state.waiting > 0 => "free, and its first waiter is next".to_owned(),
+                None => "free".to_owned(),
             };
-            let gap = if columns(&before) + to.len() + 2 + LEAST + after.len() > width { "\n  " } else { " " };
-            before += &format!("{gap}{to} ");
-            let used = before.lines().last().map_or(0, columns) + after.len();
-            let who = shorten(&who(holder), width.saturating_sub(used));
-            let _ = writeln!(text, "{before}{who}{after}");
-            let _ = writeln!(text, "{}", indented(&format!("token {}; {}", holder.token, lease(holder)), width));
-            if let Some(longest) = recovering {
-                let _ = writeln!(text, "{}", indented(&no_grants(longest), width));
+            let _ = writeln!(text, "{name}  {what}");
+        }
+        ([holder], None) => one_holder(&mut text, &name, holder, 1, width),
+        (holders, count) => {
+            let _ = writeln!(text, "{name}  held by {}", count.unwrap_or_default());
+            for holder in holders.iter().take(MOST) {
+                let slot = format!("  slot {:>2}", holder.slot);
+                one_holder(&mut text, &slot, holder, limit(numbers(state)), width);
             }
+            and_more(&mut text, holders.len().saturating_sub(MOST) as u64);
         }
-        (None, Some(longest)) => {
-            let _ = writeln!(text, "{name}  {}", no_grants(longest));
-        }
-        (None, None) if state.waiting > 0 => {
-            let _ = writeln!(text, "{name}  free, and its first waiter is next");
-        }
-        (None, None) => {
-            let _ = writeln!(text, "{name}  free");
-        }
+    }
+    if let (false, Some(longest)) = (state.holders.is_empty(), state.recovering_for) {
+        let _ = writeln!(text, "{}", indented(&no_grants(longest), width, 2));
     }
     queue(&mut text, state, width);
     text
 }
 
+/// Who holds it, and the lease, of which the others of the lock let so many hold it.
+fn one_holder(text: &mut String, what: &str, holder: &Holder, limit: u32, width: usize) {
+    let span = seconds(holder.held_for);
+    let (mut before, to, after) = if is_unanswered(holder.confirmed, holder.held_for) {
+        (format!("{what}  granted {span} ago"), "to", UNANSWERED)
+    } else {
+        (format!("{what}  held {span}"), "by", "")
+    };
+    let deep = what.len() - what.trim_start().len() + 2;
+    let is_narrow = columns(&before) + to.len() + 2 + LEAST + after.len() > width;
+    let gap = if is_narrow { format!("\n{}", " ".repeat(deep)) } else { " ".to_owned() };
+    before += &format!("{gap}{to} ");
+    let used = before.lines().last().map_or(0, columns) + after.len();
+    let who = shorten(&who(holder), width.saturating_sub(used));
+    let _ = writeln!(text, "{before}{who}{after}");
+    let differs = otherwise(holder.most, limit).map_or(String::new(), |most| format!("{most}; "));
+    let _ = writeln!(text, "{}", indented(&format!("token {}; {differs}{}", holder.token, lease(holder)), width, deep));
+}
+
+/// How many may hold the lock together with each of its holders.
+fn numbers(state: &LockState) -> impl ExactSizeIterator<Item = u32> {
+    state.holders.iter().map(|holder| holder.most)
+}
+
 /// Lines below the first.
-fn indented(text: &str, width: usize) -> String {
-    let lines = wrap(text, width - 2);
-    lines.iter().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
+fn indented(text: &str, width: usize, deep: usize) -> String {
+    let lines = wrap(text, width - deep);
+    lines.iter().map(|line| format!("{:deep$}{line}", "")).collect::<Vec<_>>().join("\n")
 }
 
 fn lease(holder: &Holder) -> String {
@@ -79,17 +98,22 @@ fn lease(holder: &Holder) -> String {
 }
 
 fn queue(text: &mut String, state: &LockState, width: usize) {
-    let shown = &state.queue[..state.queue.len().min(MOST_WAITERS)];
+    let shown = &state.queue[..state.queue.len().min(MOST)];
     let waits: Vec<String> = shown.iter().map(|waiter| seconds(waiter.waited)).collect();
     let longest = waits.iter().map(String::len).max().unwrap_or(0);
     for (index, (waiter, waited)) in shown.iter().zip(&waits).enumerate() {
         let before = format!("  {:>2}.  waits {waited:>longest$}  ", index + 1);
-        let silent = if waiter.alive { "" } else { "  silent" };
-        let room = width.saturating_sub(columns(&before) + silent.len()).max(LEAST);
+        let differs = otherwise(waiter.most, limit(numbers(state))).map_or(String::new(), |most| format!("  {most}"));
+        let after = differs + if waiter.alive { "" } else { "  silent" };
+        let room = width.saturating_sub(columns(&before) + after.len()).max(LEAST);
         let label = shorten(&described(&waiter.label, &waiter.owner, &waiter.id), room);
-        let _ = writeln!(text, "{before}{label}{silent}");
+        let _ = writeln!(text, "{before}{label}{after}");
     }
-    let more = state.waiting.saturating_sub(shown.len() as u64);
+    and_more(text, state.waiting.saturating_sub(shown.len() as u64));
+}
+
+/// How many are not shown.
+fn and_more(text: &mut String, more: u64) {
     if more > 0 {
         let _ = writeln!(text, "       and {more} more");
     }
@@ -105,7 +129,7 @@ pub(crate) fn table(locks: &[(String, LockState)], width: usize) -> String {
         .iter()
         .map(|(name, state)| {
             let name = shorten(&printable(name), width * 2 / 5);
-            [name, held(state), state.waiting.to_string(), state.holders.first().map(who).unwrap_or_default()]
+            [name, held(state), state.waiting.to_string(), holders(state).unwrap_or_default()]
         })
         .collect();
     let widest = |column: usize| {
@@ -126,22 +150,27 @@ pub(crate) fn table(locks: &[(String, LockState)], width: usize) -> String {
     text
 }
 
+/// The state, and for how long the oldest hold has lasted.
 fn held(state: &LockState) -> String {
-    match state.holders.first() {
-        Some(holder) if holder.broken => format!("breaking, {}", about(holder.held_for)),
-        Some(holder) if is_unanswered(holder.confirmed, holder.held_for) => {
-            format!("granted, {}", about(holder.held_for))
-        }
-        Some(holder) => format!("held {}", about(holder.held_for)),
-        None => word(state).to_owned(),
-    }
+    let Some(holder) = oldest(&state.holders) else { return word(state).to_owned() };
+    let word = match word(state) {
+        "held" if is_unanswered(holder.confirmed, holder.held_for) => "granted,",
+        "held" => "held",
+        _ => "breaking,",
+    };
+    format!("{word} {}", about(holder.held_for))
+}
+
+/// The oldest holder, and how many more there are.
+fn holders(state: &LockState) -> Option<String> {
+    oldest(&state.holders).map(|holder| who(holder) + &others(numbers(state)))
 }
 
 fn in_two_lines(name: &str, state: &LockState, width: usize) -> String {
     let waiting = if state.waiting > 0 { format!(", {} waiting", state.waiting) } else { String::new() };
     let what = held(state) + &waiting;
     let name = shorten(&printable(name), width.saturating_sub(columns(&what) + 2));
-    let who = state.holders.first().map(|holder| format!("  {}\n", shorten(&who(holder), width - 2)));
+    let who = holders(state).map(|holders| format!("  {}\n", shorten(&holders, width - 2)));
     format!("{name}  {what}\n{}", who.unwrap_or_default())
 }
 
@@ -153,9 +182,12 @@ pub(crate) fn brief(state: &LockState) -> String {
 
 /// The same without its waiters.
 pub(crate) fn what(state: &LockState) -> String {
-    let held = state.holders.first().map(|holder| match holder.broken {
-        true => format!("being broken, {}", held_by(&who(holder), holder.held_for)),
-        false => hold(holder.confirmed, &who(holder), holder.held_for),
+    let held = oldest(&state.holders).map(|holder| {
+        let held_by = match holder.broken {
+            true => format!("being broken, {}", held_by(&who(holder), holder.held_for)),
+            false => hold(holder.confirmed, &who(holder), holder.held_for),
+        };
+        held_by + &others(numbers(state))
     });
     let left = |left: Duration| format!("recovering for {}", about(left.max(Duration::from_secs(1))));
     let parts: Vec<String> = [held, state.recovering_for.map(left)].into_iter().flatten().collect();

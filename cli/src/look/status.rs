@@ -11,6 +11,7 @@ use super::screen::{self, width};
 use super::{FREE, HELD, check_names, connected, lock, own};
 use crate::duration::{about, any};
 use crate::exit::{Failure, say};
+use crate::sharing::oldest;
 use crate::survey::{self, Survey, complaint};
 use crate::text::printable;
 use crate::{connect, output};
@@ -53,8 +54,8 @@ pub(crate) struct Args {
     /// One JSON object per lock and line
     ///
     /// docs/command-line.md describes the fields. Its `state` is
-    ///   held        the lock has a holder
-    ///   breaking    the lease of its holder was broken, and is not renewed
+    ///   held        the lock has a holder, or several
+    ///   breaking    the lease of a holder was broken, and is not renewed
     ///   free        it has no holder; if `waiting` is not zero, the
     ///               first waiter is next
     ///   recovering  nothing is granted for up to `recovering_for_ms`,
@@ -128,7 +129,7 @@ fn look(server: &connect::Args, all: bool, names: &[String], patterns: &[String]
         found.retain(|(name, state)| (all || is_used(state)) && !names.contains(name));
         // Names are in order already.
         found.sort_by_key(|(_, state)| {
-            let held = state.holders.first().map(|holder| holder.held_for);
+            let held = oldest(&state.holders).map(|holder| holder.held_for);
             (Reverse(held), state.waiting == 0)
         });
     }
@@ -192,7 +193,7 @@ fn check(args: &Args, locks: &[(String, LockState)], complaint: Option<&str>, pa
 
 /// A line as monitors read it: a word, what it is about, and figures behind a bar.
 fn judge(args: &Args, name: &str, state: &LockState) -> (Health, String) {
-    let held = state.holders.first().map(|holder| holder.held_for).unwrap_or_default();
+    let held = oldest(&state.holders).map(|holder| holder.held_for).unwrap_or_default();
     let wait = state.queue.iter().map(|waiter| waiter.waited).max().unwrap_or_default();
     let mut faults = Vec::new();
     let mut limit = |what: &str, found: Duration, most: Option<Duration>| {

@@ -10,7 +10,7 @@ use tokio::runtime::Builder;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
 
-use super::document::{self, is_used, word};
+use super::document::{self, is_used};
 use super::screen::brief;
 use super::show::Show;
 use super::status::WAITERS;
@@ -18,6 +18,7 @@ use super::{HELD, LOOK, check_names, each_second, lock, look, own};
 use crate::duration::timeout;
 use crate::exit::{Failure, TIMED_OUT};
 use crate::progress;
+use crate::sharing::Sharing;
 use crate::survey::{self, Survey};
 use crate::text::printable;
 use crate::{connect, output, refusal, runtime};
@@ -26,6 +27,7 @@ const HELP: &str = "\
 Examples:
   fairlock wait deploy && ./start.sh        starts when no deploy runs
   fairlock wait -w 10m 'ci:*'               for 10 minutes at most
+  fairlock wait --slots 4 gpu               until one of four slots is free
   fairlock wait --token 1795328894826758 x  until that holder has ended
 
 Another process may take the lock at the same moment: to act while no other job
@@ -37,9 +39,10 @@ Exit code: 0 it is free, 124 held until --timeout, 125 no answer.";
 pub(crate) struct Args {
     /// Names, or patterns with * ? []
     ///
-    /// The wait ends when nobody holds one of the locks or waits for it. A pattern means all locks that match it, also
-    /// those that are taken meanwhile: each time the known ones are free, fairlock looks through the keys of all
-    /// servers (SCAN), which does not hold them up. In a name that has them, write a backslash before * ? and [.
+    /// The wait ends when nobody holds one of the locks or waits for it; with --slots or --shared, when `fairlock run`
+    /// with the same option would be granted each of them at once. A pattern means all locks that match it, also those
+    /// that are taken meanwhile: each time the known ones are free, fairlock looks through the keys of all servers
+    /// (SCAN), which does not hold them up. In a name that has them, write a backslash before * ? and [.
     #[arg(value_name = "NAME|PATTERN", required = true, hide_short_help = true)]
     pub(crate) names: Vec<String>,
     /// Give up after this time: 10, 90s, 1h
@@ -47,8 +50,10 @@ pub(crate) struct Args {
     /// It includes the wait for a server that is not up yet.
     #[arg(short = 'w', short_alias = 't', long, value_name = "TIME", value_parser = timeout)]
     pub(crate) timeout: Option<Duration>,
+    #[command(flatten)]
+    pub(crate) sharing: Sharing,
     /// Only until the lease with this token is over
-    #[arg(long, value_name = "TOKEN")]
+    #[arg(long, value_name = "TOKEN", conflicts_with_all = ["slots", "shared"])]
     pub(crate) token: Option<u64>,
     /// Print each lock as it is at the end, as one JSON object
     #[arg(long)]
@@ -60,6 +65,10 @@ pub(crate) struct Args {
 
 pub(crate) fn wait(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
     let (names, patterns) = survey::split(&args.names);
+    let end = match args.token {
+        Some(token) => End::Of(token),
+        None => End::FreeFor(args.sharing.most()?),
+    };
     check_names(&names)?;
     if args.token.is_some() && (names.len() > 1 || !patterns.is_empty()) {
         return Err(Failure::own("--token is a lease of one lock: name that lock alone"));
@@ -72,7 +81,7 @@ pub(crate) fn wait(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
     let runtime = runtime::start(Builder::enable_time)?;
     let ended = runtime.block_on(async {
         let client = show.in_time(async |show| connect(&client, server, show).await).await?;
-        to_the_end(&mut Watched { client, names, survey }, args.token, &mut show).await
+        to_the_end(&mut Watched { client, names, survey }, end, &mut show).await
     });
     progress::erase();
     let locks = ended?;
@@ -80,7 +89,7 @@ pub(crate) fn wait(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
         let lines = locks.iter().map(|(name, state)| document::line(&document::of_lock(name, state)));
         output::write(&lines.collect::<String>())?;
     }
-    let mut busy = locks.iter().filter(|(_, state)| !is_over(state, args.token));
+    let mut busy = locks.iter().filter(|(_, state)| !end.is_reached(state));
     let Some((name, state)) = busy.next() else { return Ok(HELD) };
     let more = match busy.count() {
         0 => String::new(),
@@ -111,19 +120,15 @@ struct Watched {
 }
 
 /// Returns the locks as they are when all are free, or when the time is over.
-async fn to_the_end(
-    watched: &mut Watched,
-    token: Option<u64>,
-    show: &mut Show,
-) -> Result<Vec<(String, LockState)>, Failure> {
+async fn to_the_end(watched: &mut Watched, end: End, show: &mut Show) -> Result<Vec<(String, LockState)>, Failure> {
     loop {
         let mut locks = show.in_time(async |show| watched.look(show).await).await?;
-        let busy = locks.iter().filter(|(_, state)| !is_over(state, token)).count();
+        let busy = locks.iter().filter(|(_, state)| !end.is_reached(state)).count();
         // All are looked at again when the first one is free.
-        let first = locks.iter_mut().find(|(_, state)| !is_over(state, token));
+        let first = locks.iter_mut().find(|(_, state)| !end.is_reached(state));
         let Some((name, state)) = first else { return Ok(locks) };
         let lock = lock(&watched.client, name)?;
-        while !is_over(state, token) {
+        while !end.is_reached(state) {
             if show.is_over() {
                 return Ok(locks);
             }
@@ -178,10 +183,26 @@ fn may_pass(error: &LookError) -> bool {
     }
 }
 
-/// Whether the lease is over; without a token, whether the lock is free and nobody is next.
-pub(super) fn is_over(state: &LockState, token: Option<u64>) -> bool {
-    match token {
-        Some(token) => state.holders.iter().all(|holder| holder.token != token),
-        None => word(state) == "free" && state.waiting == 0,
+/// What is waited for.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum End {
+    /// The lease with this token is over.
+    Of(u64),
+    /// An acquire that lets so many hold the lock, itself among them, would be granted at once.
+    FreeFor(u32),
+}
+
+impl End {
+    pub(super) fn is_reached(self, state: &LockState) -> bool {
+        let numbers = state.holders.iter().map(|holder| holder.most);
+        match self {
+            Self::Of(token) => state.holders.iter().all(|holder| holder.token != token),
+            Self::FreeFor(most) => {
+                let held = numbers.len() as u64;
+                state.waiting == 0
+                    && state.recovering_for.is_none()
+                    && numbers.chain([most]).all(|most| held < most.into())
+            }
+        }
     }
 }

@@ -13,7 +13,7 @@ use super::held_locks::HeldLocks;
 use super::inbox::{Inbox, interruption};
 use super::queue_view::{self, QueueView};
 use super::reporter::Reporter;
-use super::request::{LockRequest, interrupted_by, trouble};
+use super::request::{LockRequest, trouble};
 use crate::duration::seconds;
 use crate::exit::Failure;
 use crate::process::terminal::Terminal;
@@ -41,7 +41,7 @@ pub(crate) async fn locks(
     };
     progress::erase();
     let failure = match interrupted {
-        Ok(signal) => interrupted_by(signal, &request.names),
+        Ok(signal) => request.interrupted_by(signal),
         Err(Ok((guards, queue_shim))) => {
             let client = client.ok_or_else(|| Failure::own("no connection"))?;
             return Ok((HeldLocks { client, guards: together(guards) }, queue_shim));
@@ -60,19 +60,20 @@ pub(crate) async fn locks(
 /// locks, so no two runs wait for each other.
 async fn obtain(
     request: &LockRequest<'_>,
-    slot: &mut Option<Client>,
+    connected: &mut Option<Client>,
     reporter: &mut Reporter,
     terminal: Option<&Terminal>,
 ) -> Result<(Vec<Guard>, Option<QueueShim>), Failure> {
     let began = Instant::now();
     let client = connect(request).await?;
-    *slot = Some(client.clone());
+    *connected = Some(client.clone());
     let mut guards = Vec::new();
     // If this process is killed, its places end, and with them the locks that it got while it waits for others.
     let mut places = Places::new(&request.server);
-    for name in &request.names {
-        let lock = client.lock_with(name, request.options.clone());
+    for (name, options) in &request.locks {
+        let lock = client.lock_with(name, options.clone());
         let lock = lock.map_err(|error| Failure::own(error.to_string()))?;
+        request.refuse_own(&lock).await?;
         let guard = match request.no_wait {
             true => attempt(request, &lock, began).await?,
             false => wait(request, &lock, began, &mut places, reporter, terminal).await?,
@@ -153,8 +154,8 @@ async fn until_granted(
             new = &mut look, if looks_on => {
                 looks += 1;
                 if let Some(new) = new {
-                    if let QueueView::Place { holder: Some(holder), .. } = &new {
-                        request.ancestors.check(lock.name(), holder.token)?;
+                    if let QueueView::Place { holders, .. } = &new {
+                        request.ancestors.check(lock.name(), holders.iter().map(|holder| holder.token))?;
                     }
                     (view, looks) = (new, 0);
                     reporter.seen(lock.name(), &view);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::ValueHint;
 
 use crate::duration::{any, positive, timeout};
+use crate::sharing::Sharing;
 
 /// Shown by `-h`, which fits one screen.
 const SHORT: &str = "\
@@ -35,9 +36,9 @@ Exit codes:
   128+N  signal N ended the wait in the queue
 
 Environment:
-  The command finds the lock's name in FAIRLOCK_NAME, in FAIRLOCK_TOKEN its fencing token, and in FAIRLOCK_WAITED_MS \
-how long it waited. The token rises with every grant: a store that the command writes to should refuse lower tokens \
-than it has seen. FAIRLOCK_HELD tells a `fairlock run` inside the command which locks this job already holds: it \
+  The command finds the lock's name in FAIRLOCK_NAME, in FAIRLOCK_TOKEN its fencing token, in FAIRLOCK_SLOT its \
+slot, and in FAIRLOCK_WAITED_MS how long it waited. The token rises with every grant: a store that the command writes \
+to should refuse lower tokens than it has seen, in this slot. FAIRLOCK_HELD tells a `fairlock run` inside the command which locks this job already holds: it \
 refuses (125) to wait for one of them, since the job would wait for itself.
 
   FAIRLOCK_LABEL and FAIRLOCK_LEASE stand for --label and --lease, and the command does not inherit them. The options \
@@ -77,7 +78,8 @@ pub(crate) struct Args {
     ///
     /// May be given more than once. All locks are taken in one order, that of their names, whatever the order on the
     /// command line, so jobs that take several do not block each other for ever. --timeout is for all of them together:
-    /// the command starts with all locks, or with none. FAIRLOCK_NAME and FAIRLOCK_TOKEN are those of NAME.
+    /// the command starts with all locks, or with none. --slots and --shared are about NAME alone, and the others are
+    /// held exclusively. FAIRLOCK_NAME, FAIRLOCK_TOKEN and FAIRLOCK_SLOT are those of NAME.
     #[arg(short = 'a', long, value_name = "NAME")]
     pub(crate) and: Vec<String>,
     #[command(flatten)]
@@ -118,9 +120,8 @@ pub(crate) struct Wait {
     /// finds them dead: silence alone does not show whether they died or the server stood still.
     #[arg(short = 'n', long, aliases = ["nb", "nonblock"])]
     pub(crate) no_wait: bool,
-    /// For callers of flock: every lock is exclusive, so this changes nothing
-    #[arg(short = 'x', short_alias = 'e', long = "exclusive", overrides_with = "_exclusive", hide_short_help = true)]
-    pub(crate) _exclusive: bool,
+    #[command(flatten)]
+    pub(crate) sharing: Sharing,
     /// Exit with N instead of 122 and 124
     ///
     /// For callers that know the exit code of flock. With 0, a lock that is taken is no failure. A server that does not

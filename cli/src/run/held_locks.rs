@@ -7,13 +7,14 @@ use futures_util::future::{join_all, select_all};
 
 use super::request;
 
-/// The order in which locks are taken, so that jobs which take several of them never wait for each other in a circle.
-/// A name that was given twice is taken once.
-pub(crate) fn in_order<'a>(first: &'a str, others: &'a [String]) -> Vec<&'a str> {
-    let mut names: Vec<&str> = std::iter::once(first).chain(others.iter().map(String::as_str)).collect();
-    names.sort_unstable();
-    names.dedup();
-    names
+/// Names in the order in which the locks are taken, so that jobs which take several of them never wait for each other
+/// in a circle; and how many may hold each. A name that was given twice is taken once, with the smaller number.
+pub(crate) fn in_order<'a>(first: &'a str, most: u32, others: &'a [String]) -> Vec<(&'a str, u32)> {
+    let mut wanted = vec![(first, most)];
+    wanted.extend(others.iter().map(|name| (name.as_str(), 1)));
+    wanted.sort_unstable();
+    wanted.dedup_by_key(|(name, _)| *name);
+    wanted
 }
 
 pub(crate) struct HeldLocks {
@@ -22,8 +23,10 @@ pub(crate) struct HeldLocks {
 }
 
 impl HeldLocks {
-    pub(crate) fn token(&self, name: &str) -> u64 {
-        self.guards.tokens().find(|(locked, _)| *locked == name).map_or(0, |(_, token)| token)
+    /// The token and the slot of this lock's lease.
+    pub(crate) fn lease(&self, name: &str) -> (u64, u32) {
+        let guard = self.guards.guards().iter().find(|guard| guard.name() == name);
+        guard.map_or((0, 0), |guard| (guard.token(), guard.slot()))
     }
 
     /// Names and tokens, in the order in which the locks were taken.
@@ -73,7 +76,14 @@ mod tests {
     #[test]
     fn locks_are_taken_in_the_order_of_their_names_and_once() {
         let others = ["b".to_owned(), "a".to_owned(), "c".to_owned()];
-        assert_eq!(in_order("b", &others), ["a", "b", "c"]);
-        assert_eq!(in_order("b", &others), in_order("c", &["b".to_owned(), "a".to_owned()]));
+        assert_eq!(in_order("b", 1, &others), [("a", 1), ("b", 1), ("c", 1)]);
+        assert_eq!(in_order("b", 1, &others), in_order("c", 1, &["b".to_owned(), "a".to_owned()]));
+    }
+
+    #[test]
+    fn the_first_name_alone_may_be_shared_and_of_two_numbers_the_smaller_counts() {
+        let others = ["b".to_owned(), "a".to_owned()];
+        assert_eq!(in_order("c", 4, &others), [("a", 1), ("b", 1), ("c", 4)]);
+        assert_eq!(in_order("b", 4, &others), [("a", 1), ("b", 1)]);
     }
 }

@@ -52,7 +52,7 @@ deploy &` in a script, is refused: nothing would be held.
 With --fd N it returns when the lock is granted. The lock is held until the script has closed descriptor N, as it does \
 when it ends, however it ends. The descriptor must be a file, as for flock, and may have any number. Programs that the \
 script starts inherit the descriptor, and with it the lock: start a daemon with `9>&-`. It prints nothing, as flock; \
---print-token asks for the fencing token.
+--print-token asks for the fencing token, and --print-slot for the slot, which stands behind it.
 
 Another process, the stand-in, holds the lock then. TERM, INT, HUP and QUIT to it are passed on to the script, and the \
 lock is held until the descriptor is closed. Its messages go to the script's stderr; where that is a socket, as under \
@@ -88,6 +88,11 @@ pub(crate) struct Args {
     /// Without --fd it is always printed.
     #[arg(long, requires = "fd", hide_short_help = true)]
     pub(crate) print_token: bool,
+    /// Print the slot, behind the token
+    ///
+    /// With --fd alone, without it in the same line behind the token.
+    #[arg(long, hide_short_help = true)]
+    pub(crate) print_slot: bool,
     /// With --fd: sent at a loss [default: TERM]
     ///
     /// The script is sent this signal when the lease is lost.
@@ -95,6 +100,16 @@ pub(crate) struct Args {
     pub(crate) signal: Option<Signal>,
     #[command(flatten)]
     pub(crate) wait: super::args::Wait,
+}
+
+impl Args {
+    /// What is printed of a grant.
+    fn told(&self, (token, slot): (u64, u32)) -> String {
+        let token = (self.fd.is_none() || self.print_token).then(|| token.to_string());
+        let slot = self.print_slot.then(|| slot.to_string());
+        let words: Vec<String> = token.into_iter().chain(slot).collect();
+        words.join(" ") + "\n"
+    }
 }
 
 fn signal(name: &str) -> Result<Signal, String> {
@@ -108,7 +123,7 @@ const NOTICE: Duration = Duration::from_secs(5);
 
 pub(crate) fn hold(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
     match args.fd {
-        Some(fd) => stand_in::start(fd, args.print_token),
+        Some(fd) => stand_in::start(fd),
         None => refuse_ended_stdin().and_then(|()| keep(server, args, None)),
     }
 }
@@ -124,12 +139,12 @@ pub(crate) fn keep_for(script: Option<OsString>, server: &connect::Args, args: &
 
 /// Holds the locks until the stdin ends, or for a script until it has closed its descriptor.
 fn keep(server: &connect::Args, args: &Args, mut script: Option<Script>) -> Result<u8, Failure> {
-    let names = held_locks::in_order(&args.name, &args.and);
+    let wanted = held_locks::in_order(&args.name, args.wait.sharing.most()?, &args.and);
     let label = || match &script {
         Some(script) => label::default(&script.words(), script.number()),
         None => label::default(&["hold".into()], std::process::id()),
     };
-    let mut setting = Setting::new(server, &args.wait, names, NOTICE, label)?;
+    let mut setting = Setting::new(server, &args.wait, wanted, NOTICE, label)?;
     if let Some(script) = &script {
         let outbox = setting.outbox.clone();
         // Before the grant nobody needs it then.
@@ -140,16 +155,14 @@ fn keep(server: &connect::Args, args: &Args, mut script: Option<Script>) -> Resu
         let (granted, ..) = setting.take().await?;
         let outbox = setting.outbox.clone();
         let closed = move || drop(outbox.send(RunEvent::Closed));
-        let token = granted.token(&args.name);
+        let grant = args.told(granted.lease(&args.name));
         let begun = match &mut script {
             Some(script) => {
                 setting.terminal = None;
-                script.granted(token, closed)
+                script.granted(&grant, closed)
             }
             // It may have ended during the wait.
-            None => refuse_ended_stdin()
-                .and_then(|()| output::write(&format!("{token}\n")))
-                .and_then(|()| watch_stdin(closed)),
+            None => refuse_ended_stdin().and_then(|()| output::write(&grant)).and_then(|()| watch_stdin(closed)),
         };
         if script.is_none() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
             let names = setting.reporter.names().to_owned();

@@ -75,12 +75,13 @@ pub(crate) fn run(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
         Some(tip) => failure.with_tip(tip),
         None => failure,
     })?;
-    let names = held_locks::in_order(&args.name, &args.and);
+    let wanted = held_locks::in_order(&args.name, args.wait.sharing.most()?, &args.and);
     let label = || label::default(&words, std::process::id());
-    let mut setting = Setting::new(server, &args.wait, names, args.kill_after, label)?;
+    let mut setting = Setting::new(server, &args.wait, wanted, args.kill_after, label)?;
     let runtime = runtime::start(Builder::enable_time)?;
     runtime.block_on(async {
         let (granted, (term_at, kill_at), queue_shim) = setting.take().await?;
+        let (token, slot) = granted.lease(&args.name);
         // At a plain terminal the command replaces fairlock's group in the foreground.
         let terminal = setting.terminal.take();
         let foreground = terminal.as_ref().filter(|terminal| terminal.is_for_command()).map(Terminal::own_group);
@@ -89,7 +90,8 @@ pub(crate) fn run(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
             words: &words,
             environment: vec![
                 ("FAIRLOCK_NAME", args.name.clone()),
-                ("FAIRLOCK_TOKEN", granted.token(&args.name).to_string()),
+                ("FAIRLOCK_TOKEN", token.to_string()),
+                ("FAIRLOCK_SLOT", slot.to_string()),
                 ("FAIRLOCK_WAITED_MS", setting.reporter.waited().as_millis().to_string()),
                 (nested::VARIABLE, setting.request.ancestors.with(&granted.tokens())),
             ],

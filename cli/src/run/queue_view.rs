@@ -1,13 +1,16 @@
 //! What a waiter sees of its queue: how it is asked of the server, and how it reads in the progress line and in a log.
 
+use std::cmp::Reverse;
 use std::time::Duration;
 
-use fairlock::{Lock, error::Fault, state::Holder};
+use fairlock::state::{Holder, LockState};
+use fairlock::{Lock, error::Fault};
 use tokio::time::{Instant, sleep_until};
 
 use super::request::trouble;
 use crate::duration::{about, seconds};
 use crate::progress::{Part, Style, clock};
+use crate::sharing::others;
 use crate::text::{granted_to, held_by, is_unanswered, name_of, ordinal, printable};
 
 /// After this many looks at an unchanged position the holder is asked for again: a loss of data may have changed it.
@@ -19,7 +22,8 @@ pub(crate) enum QueueView {
     Place {
         position: u64,
         waiting: u64,
-        holder: Option<HolderView>,
+        /// In the order of their slots.
+        holders: Vec<HolderView>,
         recovering_until: Option<Instant>,
         /// When the lock may be granted, as far as recent holds tell.
         expected: Option<Instant>,
@@ -27,12 +31,14 @@ pub(crate) enum QueueView {
     NoAnswer(String),
 }
 
-/// The holder that is waited for.
+/// A holder that is waited for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct HolderView {
     /// Escaped already.
     pub(crate) label: String,
     pub(crate) token: u64,
+    pub(crate) slot: u32,
+    pub(crate) most: u32,
     pub(crate) since: Instant,
     /// False: it has not answered its grant yet.
     pub(crate) confirmed: bool,
@@ -72,17 +78,19 @@ pub(crate) async fn look(
         Err(_) => return Some(no_answer(lock).await),
     };
     let Ok(state) = lock.inspect().await else { return Some(no_answer(lock).await) };
-    let holder = state.holders.first();
+    let view = |holder: &Holder| HolderView {
+        confirmed: holder.confirmed,
+        label: name_of(&holder.label, &holder.id),
+        token: holder.token,
+        slot: holder.slot,
+        most: holder.most,
+        since: Instant::now().checked_sub(holder.held_for).unwrap_or_else(Instant::now),
+    };
     Some(QueueView::Place {
-        expected: expected(lock, position, holder).await.map(|wait| Instant::now() + wait),
+        expected: expected(lock, position, &state).await.map(|wait| Instant::now() + wait),
         position,
         waiting: state.waiting,
-        holder: holder.map(|holder| HolderView {
-            confirmed: holder.confirmed,
-            label: name_of(&holder.label, &holder.id),
-            token: holder.token,
-            since: Instant::now().checked_sub(holder.held_for).unwrap_or_else(Instant::now),
-        }),
+        holders: state.holders.iter().map(view).collect(),
         recovering_until: state.recovering_for.map(|left| Instant::now() + left),
     })
 }
@@ -93,20 +101,36 @@ async fn no_answer(lock: &Lock) -> QueueView {
 }
 
 /// The wait that the lock's history lets expect, where one is recorded.
-async fn expected(lock: &Lock, position: u64, holder: Option<&Holder>) -> Option<Duration> {
+async fn expected(lock: &Lock, position: u64, state: &LockState) -> Option<Duration> {
     const RECENT: u32 = 20;
+    let most = state.holders.first()?.most;
+    let before = state.queue.iter().take(usize::try_from(position).ok()?).map(|waiter| waiter.most);
+    // Readers and writers, and clients that disagree, let each other in as nobody can foresee.
+    if !state.holders.iter().map(|holder| holder.most).chain(before).all(|number| number == most) {
+        return None;
+    }
     let history = lock.history(RECENT).await.ok()?;
-    let mut held: Vec<Duration> = history.grants.iter().map(|grant| grant.held).collect();
-    expected_wait(position, holder?.held_for, &mut held)
+    let mut recent: Vec<Duration> = history.grants.iter().map(|grant| grant.held).collect();
+    let mut held_for: Vec<Duration> = state.holders.iter().map(|holder| holder.held_for).collect();
+    expected_wait(position, &mut held_for, &mut recent)
+}
+
+/// What is told of the one who has held the lock longest, and of the others.
+fn described(holders: &[HolderView]) -> Option<String> {
+    let oldest = holders.iter().min_by_key(|holder| holder.since)?;
+    Some(oldest.described() + &others(holders.iter().map(|holder| holder.most)))
 }
 
 impl QueueView {
     /// The position at which the holder need not be asked for, after so many looks that showed nothing new.
     pub(crate) fn known(&self, looks: u32) -> u64 {
         match self {
-            // One that has not answered may yet do so, or be passed over.
-            Self::Place { position, holder: Some(HolderView { confirmed: true, .. }), .. } if looks < LOOKS => {
-                *position
+            // One that has not answered may yet do so, or be passed over. Of several some may go while the first
+            // waiter still waits for the others.
+            Self::Place { position, holders, .. } if looks < LOOKS => {
+                let is_known = holders.iter().all(|holder| holder.confirmed)
+                    && (holders.len() == 1 || *position > 1 && !holders.is_empty());
+                if is_known { *position } else { 0 }
             }
             _ => 0,
         }
@@ -123,10 +147,12 @@ impl QueueView {
         match self {
             Self::Unknown => None,
             Self::NoAnswer(why) => Some(why.clone()),
-            Self::Place { recovering_until: Some(_), holder: None, .. } => Some("recovering".to_owned()),
-            Self::Place { position, holder, .. } if verbose => {
-                let holder = holder.as_ref().map(|holder| (holder.token, holder.is_unanswered()));
-                Some(format!("{position} {holder:?}"))
+            Self::Place { recovering_until: Some(_), holders, .. } if holders.is_empty() => {
+                Some("recovering".to_owned())
+            }
+            Self::Place { position, holders, .. } if verbose => {
+                let holders: Vec<_> = holders.iter().map(|holder| (holder.token, holder.is_unanswered())).collect();
+                Some(format!("{position} {holders:?}"))
             }
             Self::Place { .. } => Some("waiting".to_owned()),
         }
@@ -142,11 +168,11 @@ impl QueueView {
                 parts.push((Style::Plain, format!("waiting for {name}")));
                 parts.extend([dot(), (Style::Warning, why.clone())]);
             }
-            Self::Place { position, waiting, holder, recovering_until, expected } => {
+            Self::Place { position, waiting, holders, recovering_until, expected } => {
                 parts.push((Style::Bold, place(*position, *waiting)));
                 parts.push((Style::Plain, format!("{} for {name}", estimate(*expected))));
-                match (holder, recovering_until) {
-                    (Some(holder), _) => parts.extend([dot(), (Style::Faint, holder.described())]),
+                match (described(holders), recovering_until) {
+                    (Some(held), _) => parts.extend([dot(), (Style::Faint, held)]),
                     (None, Some(until)) => {
                         let left = seconds(until.saturating_duration_since(Instant::now()));
                         let why = format!("nothing is granted for {left}: the server lost data");
@@ -164,10 +190,10 @@ impl QueueView {
         match self {
             Self::Unknown => format!("waiting for {name}"),
             Self::NoAnswer(why) => format!("waiting for {name}: {why}"),
-            Self::Place { position, waiting, holder, recovering_until, expected } => {
+            Self::Place { position, waiting, holders, recovering_until, expected } => {
                 let place = format!("{}{}", place(*position, *waiting), estimate(*expected));
-                match (holder, recovering_until) {
-                    (Some(holder), _) => format!("waiting for {name}: {place}, {}", holder.described()),
+                match (described(holders), recovering_until) {
+                    (Some(held), _) => format!("waiting for {name}: {place}, {held}"),
                     (None, Some(_)) => {
                         format!("waiting for {name}: {place}; nothing is granted yet, because the server lost data")
                     }
@@ -184,14 +210,17 @@ fn estimate(expected: Option<Instant>) -> String {
     left.map(|left| format!(" (about {})", about(left))).unwrap_or_default()
 }
 
-/// How long a waiter may have to wait: for the present holder, and for those before it in the queue, if each holds the
-/// lock for as long as most did lately. None if too few are known.
-pub(crate) fn expected_wait(position: u64, held_for: Duration, recent: &mut [Duration]) -> Option<Duration> {
+/// How long a waiter may have to wait: for the present holders, and for those before it in the queue, if each holds the
+/// lock for as long as most did lately. The slots become free in turn, the oldest hold first. None if too few are known.
+fn expected_wait(position: u64, held_for: &mut [Duration], recent: &mut [Duration]) -> Option<Duration> {
     const FEWEST: usize = 3;
     recent.sort_unstable();
     let median = *recent.get(recent.len() / 2).filter(|_| recent.len() >= FEWEST)?;
-    let before = u32::try_from(position.saturating_sub(1)).ok()?;
-    median.saturating_sub(held_for).checked_add(median.checked_mul(before)?)
+    held_for.sort_unstable_by_key(|held_for| Reverse(*held_for));
+    let (before, slots) = (position.saturating_sub(1), held_for.len() as u64);
+    let turn = usize::try_from(before.checked_rem(slots)?).ok()?;
+    let rounds = u32::try_from(before / slots).ok()?;
+    median.saturating_sub(held_for[turn]).checked_add(median.checked_mul(rounds)?)
 }
 
 /// `2nd of 5`. Looks at position and length are separate, so the length may be older.
@@ -207,16 +236,21 @@ mod tests {
 
     #[test]
     fn recent_holds_tell_how_long_a_wait_may_last() {
-        let seconds = Duration::from_secs;
-        let wait = |position, held, recent: &[u64]| {
+        fn wait<const HELD: usize>(position: u64, held: [u64; HELD], recent: &[u64]) -> Option<u64> {
+            let seconds = Duration::from_secs;
             let mut recent: Vec<Duration> = recent.iter().copied().map(seconds).collect();
-            expected_wait(position, seconds(held), &mut recent).map(|wait| wait.as_secs())
-        };
+            let mut held = held.map(seconds);
+            expected_wait(position, &mut held, &mut recent).map(|wait| wait.as_secs())
+        }
         // One long hold among short ones decides nothing.
-        assert_eq!(wait(1, 2, &[10, 9000, 8, 11, 9]), Some(8));
-        assert_eq!(wait(3, 2, &[10, 9000, 8, 11, 9]), Some(28));
-        assert_eq!(wait(2, 60, &[10, 10, 10]), Some(10), "the holder is late");
-        assert_eq!(wait(1, 2, &[10, 10]), None, "too few");
-        assert_eq!(wait(u64::MAX, 2, &[10, 10, 10]), None);
+        assert_eq!(wait(1, [2], &[10, 9000, 8, 11, 9]), Some(8));
+        assert_eq!(wait(3, [2], &[10, 9000, 8, 11, 9]), Some(28));
+        assert_eq!(wait(2, [60], &[10, 10, 10]), Some(10), "the holder is late");
+        assert_eq!(wait(1, [2], &[10, 10]), None, "too few");
+        assert_eq!(wait(u64::MAX, [2], &[10, 10, 10]), None);
+        assert_eq!(wait(1, [], &[10, 10, 10]), None, "nobody holds it");
+        // Of three slots the one that is held longest is free first.
+        let turns = [1, 2, 3, 4, 7].map(|position| wait(position, [2, 9, 5], &[10, 10, 10]));
+        assert_eq!(turns, [Some(1), Some(5), Some(8), Some(11), Some(21)]);
     }
 }

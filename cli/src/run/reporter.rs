@@ -21,6 +21,8 @@ use crate::text::printable;
 
 /// The most former holders that are named at the end.
 const MOST_NAMED: usize = 5;
+/// The most holders in an event.
+const MOST_TOLD: usize = 16;
 
 pub(crate) struct Reporter {
     quiet: bool,
@@ -54,12 +56,13 @@ struct Grant {
 }
 
 impl Reporter {
-    pub(crate) fn new(wait: &Wait, names: &[&str]) -> Result<Self, Failure> {
+    /// For locks with these names, as people are told.
+    pub(crate) fn new(wait: &Wait, names: String) -> Result<Self, Failure> {
         Ok(Self {
             quiet: wait.quiet,
             verbose: wait.verbose,
             has_spoken: false,
-            names: printable(&names.join(", ")),
+            names,
             advice: None,
             events: wait.events.as_ref().map(|to| EventFile::open(to)).transpose()?,
             systemd: Systemd::of_this_process(),
@@ -125,23 +128,28 @@ impl Reporter {
 
     /// A look at the queue showed something new.
     pub(crate) fn seen(&mut self, name: &str, view: &QueueView) {
-        let QueueView::Place { position, waiting, holder, expected, .. } = view else { return };
+        let QueueView::Place { position, waiting, holders, expected, .. } = view else { return };
         let topic = view.topic(true).map(|topic| (name.to_owned(), topic));
         if self.seen == topic {
             return;
         }
         self.seen = topic;
-        let holders: Vec<_> = holder
+        let held = holders.len();
+        let holders: Vec<_> = holders
             .iter()
+            .take(MOST_TOLD)
             .map(|holder| {
                 if !self.behind.contains(&holder.label) {
                     self.behind.push(holder.label.clone());
                 }
-                json!({ "label": holder.label, "token": holder.token, "held_for_ms": milliseconds(holder.held_for()) })
+                let held_for = milliseconds(holder.held_for());
+                json!({ "label": holder.label, "token": holder.token, "slot": holder.slot, "held_for_ms": held_for })
             })
             .collect();
         let expected = expected.map(|at| milliseconds(at.saturating_duration_since(tokio::time::Instant::now())));
-        let place = json!({ "position": position, "waiting": waiting, "holders": holders, "expected_ms": expected });
+        let place = json!({
+            "position": position, "waiting": waiting, "held": held, "holders": holders, "expected_ms": expected,
+        });
         self.write("position", name, place);
     }
 
@@ -166,7 +174,8 @@ impl Reporter {
         progress::erase();
         let (waited, tokens) = (self.began.elapsed(), granted.tokens());
         for (name, token) in &tokens {
-            self.write("granted", name, json!({ "token": token, "waited_ms": milliseconds(waited) }));
+            let (_, slot) = granted.lease(name);
+            self.write("granted", name, json!({ "token": token, "slot": slot, "waited_ms": milliseconds(waited) }));
         }
         let listed: Vec<String> = tokens.iter().map(|(_, token)| token.to_string()).collect();
         let (names, listed) = (&self.names, listed.join(", "));

@@ -12,6 +12,7 @@ use super::nested::Ancestors;
 use crate::connect::Server;
 use crate::exit::{self, Failure};
 use crate::refusal;
+use crate::sharing::and_others;
 use crate::text::{hold, name_of, no_grants, printable};
 
 /// How long the server may take to show at the end of a wait that it is still there.
@@ -21,10 +22,9 @@ pub(crate) struct LockRequest<'a> {
     pub(crate) wait: &'a Wait,
     pub(crate) server: Server,
     pub(crate) client: ClientBuilder,
-    /// In the order in which they are taken.
-    pub(crate) names: Vec<&'a str>,
+    /// Their names and options, in the order in which they are taken.
+    pub(crate) locks: Vec<(&'a str, LockOptions)>,
     pub(crate) label: String,
-    pub(crate) options: LockOptions,
     /// What is left of `--timeout`: less than all when the locks have to be waited for once more.
     pub(crate) timeout: Option<Duration>,
     pub(crate) no_wait: bool,
@@ -33,9 +33,10 @@ pub(crate) struct LockRequest<'a> {
     pub(crate) ancestors: Ancestors,
 }
 
-/// The failure of a wait that a signal ended.
-pub(crate) fn interrupted_by(signal: Signal, names: &[&str]) -> Failure {
-    Failure::signalled(signal, format!("{signal} while waiting for {}", printable(&names.join(", "))))
+/// The names of these locks, for people.
+pub(crate) fn names(locks: &[(&str, LockOptions)]) -> String {
+    let names: Vec<&str> = locks.iter().map(|(name, _)| *name).collect();
+    printable(&names.join(", "))
 }
 
 /// Why the server does not answer, as far as the client knows.
@@ -69,6 +70,24 @@ fn not_served(why: &str) -> String {
 }
 
 impl LockRequest<'_> {
+    /// The failure of a wait that a signal ended.
+    pub(crate) fn interrupted_by(&self, signal: Signal) -> Failure {
+        Failure::signalled(signal, format!("{signal} while waiting for {}", names(&self.locks)))
+    }
+
+    /// Refuses a lock that a job around this one holds, also if others may hold it, too: a job that asked for the last
+    /// slot while its parent has another would wait for itself.
+    pub(crate) async fn refuse_own(&self, lock: &Lock) -> Result<(), Failure> {
+        if !self.ancestors.had(lock.name()) {
+            return Ok(());
+        }
+        match timeout(ANSWER, lock.inspect()).await {
+            Ok(Ok(state)) => self.ancestors.check(lock.name(), state.holders.iter().map(|holder| holder.token)),
+            // Its waiters ask again.
+            _ => Ok(()),
+        }
+    }
+
     /// The failure to get a lock that others have.
     fn conflict(&self, code: u8, message: String) -> Failure {
         let failure = Failure::new(self.wait.conflict_exit_code.unwrap_or(code), message);
@@ -76,8 +95,10 @@ impl LockRequest<'_> {
     }
 
     pub(crate) fn not_now(&self, name: &str, error: &TryAcquireError) -> Failure {
-        let (holders, waiting, recovering_for) = match error {
-            TryAcquireError::Busy { holders, waiting, recovering_for, .. } => (holders, waiting, recovering_for),
+        let (holders, held, waiting, recovering_for) = match error {
+            TryAcquireError::Busy { holders, held, waiting, recovering_for, .. } => {
+                (holders, held, waiting, recovering_for)
+            }
             TryAcquireError::Fault(Fault::Unavailable { .. }) => {
                 return Failure::own(refusal::told(&error.to_string()));
             }
@@ -85,11 +106,9 @@ impl LockRequest<'_> {
         };
         let why = match (holders.first(), recovering_for) {
             (Some(holder), _) => {
-                if let Err(nested) = self.ancestors.check(name, holder.token) {
-                    return nested;
-                }
                 let label = name_of(&holder.label, &holder.id);
-                format!("is {}", hold(holder.confirmed, &label, holder.held_for))
+                let held_by = hold(holder.confirmed, &label, holder.held_for);
+                format!("is {held_by}{}", and_others(held.saturating_sub(1)))
             }
             (None, Some(longest)) => format!("is {}", no_grants(*longest)),
             (None, None) => "is free, but its waiters are first".to_owned(),

@@ -44,7 +44,7 @@ impl<'a> Setting<'a> {
     pub(crate) fn new(
         server: &connect::Args,
         wait: &'a Wait,
-        names: Vec<&'a str>,
+        wanted: Vec<(&'a str, u32)>,
         kill_after: Duration,
         label: impl FnOnce() -> String,
     ) -> Result<Self, Failure> {
@@ -52,10 +52,11 @@ impl<'a> Setting<'a> {
         // A claim is too short to stop a command within it, so the command starts with a whole lease.
         let options =
             LockOptions::new().lease(wait.lease).notice(timing.notice).confirm_grants().replicas(wait.replicas);
-        for name in &names {
+        let locks: Vec<_> = wanted.into_iter().map(|(name, most)| (name, options.clone().slots(most))).collect();
+        for (name, options) in &locks {
             options.check(name).map_err(|error| Failure::own(error.to_string()))?;
         }
-        let reporter = Reporter::new(wait, &names)?;
+        let reporter = Reporter::new(wait, request::names(&locks))?;
         let found = Server::find(server)?;
         // Before any other thread is started, and after the private server, which must not inherit the mask.
         let mask = signals::block().map_err(|error| Failure::because("cannot block signals", error))?;
@@ -71,9 +72,8 @@ impl<'a> Setting<'a> {
             wait,
             client: found.client(),
             server: found,
-            names,
+            locks,
             label: wait.label.clone().unwrap_or_else(label),
-            options,
             timeout: wait.timeout,
             no_wait: wait.no_wait || wait.timeout.is_some_and(|timeout| timeout.is_zero()),
             tip: server.tip(),
@@ -102,7 +102,7 @@ impl<'a> Setting<'a> {
             // The lease is over, and the command was not started.
             self.reporter.mention("the lock was granted too late to be used; waiting again");
             if let Err(signal) = give_back(granted, true, inbox, &self.reporter).await {
-                return Err(request::interrupted_by(signal, &self.request.names));
+                return Err(self.request.interrupted_by(signal));
             }
             let least = Duration::from_millis(1);
             let timeout = self.request.wait.timeout;

@@ -26,11 +26,11 @@ use crate::shim::protocol;
 use crate::{output, runtime, stderr};
 
 /// `fairlock __hold SCRIPT ARGUMENTS…` is the stand-in of the script with this process id. Its stdin is a socket, over
-/// which it receives the descriptor, and tells the fencing token of the grant.
+/// which it receives the descriptor, and tells what is to be printed at the grant, a line that may be empty.
 pub(crate) const WORD: &str = "__hold";
 
 /// Starts the stand-in, and waits until it has the lock.
-pub(super) fn start(descriptor: RawFd, print_token: bool) -> Result<u8, Failure> {
+pub(super) fn start(descriptor: RawFd) -> Result<u8, Failure> {
     let failed = |error: std::io::Error| Failure::because("cannot start the process that holds the lock", error);
     let about = std::fs::metadata(format!("/dev/fd/{descriptor}")).map_err(|error| {
         Failure::own(format!("descriptor {descriptor}: {error}; open a file first, as in `exec {descriptor}>my.lock`"))
@@ -48,10 +48,10 @@ pub(super) fn start(descriptor: RawFd, print_token: bool) -> Result<u8, Failure>
     let mut stand_in = command.spawn().map_err(failed)?;
     // With the command goes this process's copy of the far end.
     drop(command);
-    let mut token = String::new();
-    BufReader::new(socket).read_line(&mut token).map_err(failed)?;
-    if token.ends_with('\n') {
-        return if print_token { output::write(&token).map(|()| 0) } else { Ok(0) };
+    let mut grant = String::new();
+    BufReader::new(socket).read_line(&mut grant).map_err(failed)?;
+    if grant.ends_with('\n') {
+        return if grant == "\n" { Ok(0) } else { output::write(&grant).map(|()| 0) };
     }
     let status = stand_in.wait().map_err(failed)?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
@@ -144,7 +144,7 @@ impl Script {
 
     /// The lock is granted: from now on neither the terminal nor the end of `fairlock hold` ends this process, and it
     /// has nothing open of the script but the descriptor. Calls `closed` when all other copies of that are closed.
-    pub(super) fn granted(&mut self, token: u64, closed: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+    pub(super) fn granted(&mut self, told: &str, closed: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
         #[cfg(any(target_os = "linux", target_os = "android"))]
         let _ = rustix::process::set_parent_process_death_signal(None);
         let _ = rustix::process::setsid();
@@ -152,7 +152,7 @@ impl Script {
         self.events.take().into_iter().for_each(descriptors::close);
         self.let_go_of_output().and_then(|()| self.watch(closed))?;
         // `fairlock hold` returns at this.
-        let told = self.socket.write_all(format!("{token}\n").as_bytes());
+        let told = self.socket.write_all(told.as_bytes());
         told.map_err(|error| Failure::because("fairlock hold is gone", error))
     }
 

@@ -10,6 +10,7 @@ use fairlock::operator::Seen;
 
 use super::rates::Rates;
 use super::worker::{Lease, Order, Report};
+use crate::sharing::oldest;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sort {
@@ -45,12 +46,13 @@ pub(crate) enum Mode {
     Filter,
     /// One lock with its queue.
     Open,
-    /// Whether to break this lease.
+    /// Whether to break this lease, of so many.
     Confirm {
         name: String,
         token: u64,
         holder: String,
         force: bool,
+        of: usize,
         back: Box<Mode>,
     },
 }
@@ -155,7 +157,7 @@ impl App {
         let holds = |seen: &Seen| seen.state.holders.iter().any(|one| has(&one.label) || has(&one.owner));
         let locks = self.locks.iter().flatten().filter(|(name, seen)| has(name) || holds(seen));
         let mut locks: Vec<(&String, &Seen)> = locks.collect();
-        let held = |seen: &Seen| seen.state.holders.first().map(|holder| holder.held_for);
+        let held = |seen: &Seen| oldest(&seen.state.holders).map(|holder| holder.held_for);
         let waited = |seen: &Seen| seen.state.queue.first().map(|waiter| waiter.waited);
         // Names come in their order, and a stable sort keeps it among equals.
         match self.sort {
@@ -194,12 +196,14 @@ impl App {
             Mode::List => self.key_in_list(key.code),
             Mode::Filter => self.key_in_filter(key.code),
             Mode::Open => self.key_in_open(key.code),
-            Mode::Confirm { name, token, force, back, .. } => {
+            Mode::Confirm { name, token, force, of, back, .. } => {
                 self.mode = *back;
-                match key.code {
-                    KeyCode::Char('y') => Wish::Order(Order::Break { name, token, force }),
-                    _ => Wish::Nothing,
+                match (key.code, steps(key.code)) {
+                    (KeyCode::Char('y'), _) => return Wish::Order(Order::Break { name, token, force }),
+                    (_, Some(by)) if of > 1 => self.ask_to_break(Some((token, by))),
+                    _ => {}
                 }
+                Wish::Nothing
             }
         }
     }
@@ -210,7 +214,7 @@ impl App {
             KeyCode::Esc if !self.filter.is_empty() => self.filter.clear(),
             KeyCode::Char('s') => self.sort = self.sort.next(),
             KeyCode::Char('/') => self.mode = Mode::Filter,
-            KeyCode::Char('b') => self.ask_to_break(),
+            KeyCode::Char('b') => self.ask_to_break(None),
             KeyCode::Enter => {
                 if let Some(name) = self.chosen.clone() {
                     (self.mode, self.opened, self.scrolled) = (Mode::Open, None, 0);
@@ -249,7 +253,7 @@ impl App {
                 self.mode = Mode::List;
                 return Wish::Order(Order::Open(None));
             }
-            KeyCode::Char('b') => self.ask_to_break(),
+            KeyCode::Char('b') => self.ask_to_break(None),
             key => {
                 // The last rows fill the screen.
                 let most =
@@ -260,17 +264,24 @@ impl App {
         Wish::Nothing
     }
 
-    /// A lease that is broken already can only be ended by force.
-    fn ask_to_break(&mut self) {
+    /// Asks about the oldest holder, or about the one that is so many slots away from this one. A lease that is broken
+    /// already can only be ended by force.
+    fn ask_to_break(&mut self, from: Option<(u64, isize)>) {
         let chosen = self.chosen.clone();
         let Some(name) = chosen else { return };
-        let Some(holder) = self.lock(&name).and_then(|seen| seen.state.holders.first().cloned()) else {
+        let holders = self.lock(&name).map(|seen| &seen.state.holders[..]).unwrap_or_default();
+        let at = from.and_then(|(token, by)| {
+            let at = holders.iter().position(|holder| holder.token == token)?;
+            holders.get(at.saturating_add_signed(by).min(holders.len() - 1))
+        });
+        let Some(holder) = at.or_else(|| oldest(holders)) else {
             self.news = Some((format!("{name} has no holder"), Instant::now()));
             return;
         };
-        let back = Box::new(self.mode.clone());
-        let (token, force, label) = (holder.token, holder.broken, holder.label);
-        self.mode = Mode::Confirm { name, token, holder: label, force, back };
+        let (token, force, of) = (holder.token, holder.broken, holders.len());
+        let slot = if of > 1 { format!(" in slot {}", holder.slot) } else { String::new() };
+        let (holder, back) = (format!("{}{slot}", holder.label), Box::new(self.mode.clone()));
+        self.mode = Mode::Confirm { name, token, holder, force, of, back };
     }
 
     fn choose(&mut self, by: isize) {

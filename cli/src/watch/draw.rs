@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use fairlock::operator::Seen;
+use fairlock::state::Holder;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
@@ -14,6 +15,7 @@ use super::app::{App, Mode};
 use super::sparkline::sparkline;
 use crate::duration::short;
 use crate::output::wrap;
+use crate::sharing::{count, limit, oldest, others, otherwise};
 use crate::survey::complaint;
 use crate::text::{columns, cut, is_unanswered, name_of, printable, shorten};
 
@@ -27,6 +29,8 @@ const BARS: u16 = 16;
 const RATE: &str = "GRANTS/MIN";
 /// So many columns for a name and a holder are enough to tell them from others.
 const ENOUGH: u16 = 64;
+/// The most holders of an open lock that are shown, so that its queue has room.
+const MOST_HOLDERS: usize = 8;
 
 pub(crate) fn draw(frame: &mut Frame<'_>, app: &App, server: &str) {
     let rows = [Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)];
@@ -41,8 +45,8 @@ pub(crate) fn draw(frame: &mut Frame<'_>, app: &App, server: &str) {
     };
     frame.render_widget(Line::styled(fit(&title(app, server, below), head.width), BOLD), head);
     frame.render_widget(Line::styled(fit(&keys(app, foot.width), foot.width), DIM), foot);
-    if let Mode::Confirm { name, holder, token, force, .. } = &app.mode {
-        confirm(frame, name, holder, *token, *force);
+    if let Mode::Confirm { name, holder, token, force, of, .. } = &app.mode {
+        confirm(frame, name, holder, *token, *force, *of);
     }
 }
 
@@ -77,6 +81,7 @@ fn keys(app: &App, width: u16) -> String {
         (Mode::Filter, _) => format!("/{}_", printable(&app.filter)),
         (Mode::Open, true) => "↑↓ scroll   b break   Esc back   q quit".to_owned(),
         (Mode::Open, false) => "b break  Esc back  q quit".to_owned(),
+        (Mode::Confirm { of: 2.., .. }, _) => "y yes   ↑↓ another holder   any other key: no".to_owned(),
         (Mode::Confirm { .. }, _) => "y yes   any other key: no".to_owned(),
         (Mode::List, wide) => {
             let filter =
@@ -121,13 +126,13 @@ fn list(frame: &mut Frame<'_>, area: Rect, app: &App) -> usize {
     let (lock, holder) = share(area.width.saturating_sub(fixed + gaps), lock, holder);
     let row = |name: &String| {
         let Some(seen) = app.lock(name) else { return Row::default() };
-        let held = seen.state.holders.first();
+        let held = oldest(&seen.state.holders);
         let span = |span: Option<Duration>| span.map_or_else(String::new, short);
         let queue = if seen.state.waiting == 0 { String::new() } else { seen.state.waiting.to_string() };
         let mut cells = vec![shorten(&printable(name), lock.into()), shorten(&holder_of(seen), holder.into())];
         cells.push(format!("{:>7}", span(held.map(|holder| holder.held_for))));
         if wide {
-            cells.push(format!("{:>6}", span(held.map(|holder| holder.remaining))));
+            cells.push(format!("{:>6}", span(seen.state.holders.iter().map(|holder| holder.remaining).min())));
             cells.push(format!("{queue:>5}"));
             let grants = app.rates.a_minute(name);
             let bars = if has_bars { sparkline(app.rates.steps(name), 11) } else { String::new() };
@@ -169,18 +174,28 @@ fn share(room: u16, name: u16, holder: u16) -> (u16, u16) {
     (name, holder.min(room - name))
 }
 
-/// The holder, or why there is none.
+/// The oldest holder and how many more there are, or why there is none.
 fn holder_of(seen: &Seen) -> String {
-    match (seen.state.holders.first(), seen.state.recovering_for) {
-        (Some(holder), _) if holder.broken => format!("broken: {}", printable(&holder.label)),
-        (Some(holder), _) if is_unanswered(holder.confirmed, holder.held_for) => {
-            format!("no answer: {}", printable(&holder.label))
-        }
-        (Some(holder), _) => printable(&holder.label),
+    match (oldest(&seen.state.holders), seen.state.recovering_for) {
+        (Some(holder), _) => named(holder) + &others(numbers(seen)),
         (None, Some(left)) => format!("recovering, {} left", short(left)),
         (None, None) if seen.state.waiting > 0 => "none; the first waiter is next".to_owned(),
         (None, None) => "free".to_owned(),
     }
+}
+
+fn named(holder: &Holder) -> String {
+    let label = printable(&holder.label);
+    match holder {
+        holder if holder.broken => format!("broken: {label}"),
+        holder if is_unanswered(holder.confirmed, holder.held_for) => format!("no answer: {label}"),
+        _ => label,
+    }
+}
+
+/// How many may hold the lock together with each of its holders.
+fn numbers(seen: &Seen) -> impl ExactSizeIterator<Item = u32> {
+    seen.state.holders.iter().map(|holder| holder.most)
 }
 
 fn open(frame: &mut Frame<'_>, area: Rect, app: &App, name: &str) {
@@ -189,8 +204,23 @@ fn open(frame: &mut Frame<'_>, area: Rect, app: &App, name: &str) {
         let gone = format!("{} is not in use any more.", printable(name));
         return frame.render_widget(Paragraph::new(gone).wrap(Wrap { trim: true }), area);
     };
-    let mut lines = vec![("lock", printable(name)), ("holder", holder_of(seen))];
-    if let Some(holder) = seen.state.holders.first() {
+    let limit = limit(numbers(seen));
+    let differs = |most| otherwise(most, limit).map_or(String::new(), |most| format!(" {most}"));
+    let mut lines = vec![("lock", printable(name))];
+    if let Some(count) = count(numbers(seen)) {
+        lines.push(("held by", count));
+        lines.extend(seen.state.holders.iter().take(MOST_HOLDERS).map(|holder| {
+            let (held, left, token) = (short(holder.held_for), short(holder.remaining), holder.token);
+            let (slot, who, differs) = (holder.slot, named(holder), differs(holder.most));
+            ("slot", format!("{slot}{differs}: {who}, held {held}, lease {left} left, token {token}"))
+        }));
+        if let Some(more) = seen.state.holders.len().checked_sub(MOST_HOLDERS).filter(|more| *more > 0) {
+            lines.push(("", format!("and {more} more")));
+        }
+    } else {
+        lines.push(("holder", holder_of(seen)));
+    }
+    if let [holder @ Holder { most: 1, .. }] = &seen.state.holders[..] {
         if !holder.owner.is_empty() {
             lines.push(("owner", printable(&holder.owner)));
         }
@@ -219,7 +249,7 @@ fn open(frame: &mut Frame<'_>, area: Rect, app: &App, name: &str) {
     let rows: Vec<Line<'_>> = waiters
         .map(|(index, waiter)| {
             let silent = if waiter.alive { "" } else { " silent" };
-            let end = format!("{:>8}{silent}", short(waiter.waited));
+            let end = format!("{:>8}{}{silent}", short(waiter.waited), differs(waiter.most));
             let room = below.width.saturating_sub(8 + end.width() as u16);
             let label = shorten(&name_of(&waiter.label, &waiter.id), room.into());
             let gap = " ".repeat(usize::from(room).saturating_sub(label.width()));
@@ -229,17 +259,18 @@ fn open(frame: &mut Frame<'_>, area: Rect, app: &App, name: &str) {
     frame.render_widget(Paragraph::new(rows).style(old), below);
 }
 
-fn confirm(frame: &mut Frame<'_>, name: &str, holder: &str, token: u64, force: bool) {
+fn confirm(frame: &mut Frame<'_>, name: &str, holder: &str, token: u64, force: bool, of: usize) {
     let (name, holder) = (printable(name), printable(holder));
+    let another = if of > 1 { "   ↑↓: another holder" } else { "" };
     let text = if force {
         format!(
             "End the lease on {name} at once?\n\nIts holder {holder} was told and has not let go. If it still works, two \
-             jobs hold the lock.\n\ntoken {token}\n\ny: end it   any other key: no"
+             jobs hold the lock.\n\ntoken {token}\n\ny: end it{another}   any other key: no"
         )
     } else {
         format!(
             "Break the lease on {name}?\n\nIts holder {holder} is told to stop; the lock passes on when it lets go, or \
-             when its lease ends.\n\ntoken {token}\n\ny: break it   any other key: no"
+             when its lease ends.\n\ntoken {token}\n\ny: break it{another}   any other key: no"
         )
     };
     let area = frame.area();

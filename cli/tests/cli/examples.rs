@@ -16,7 +16,8 @@ impl Place {
         let folder = tempfile::tempdir().unwrap();
         let programs = folder.path().join("bin");
         std::fs::create_dir(&programs).unwrap();
-        let logged = "sync.sh deploy.sh move.sh dump.sh backup.sh migrate.sh start.sh scheduler make-report.sh";
+        let logged = "sync.sh deploy.sh move.sh dump.sh backup.sh migrate.sh start.sh scheduler make-report.sh \
+                      train.sh query.sh rebuild.sh";
         for name in logged.split(' ') {
             let script = programs.join(name);
             std::fs::write(

@@ -169,7 +169,7 @@ fn the_labels_of_holders_are_escaped() {
     let _holder = redis.hold("a \"b\"\\\nc", &["--label", "日本 \"x\"\n"]);
     let scrape = exporter.scrape();
     assert_eq!(scrape.of("held", r#"a \"b\"\\\nc"#), 1.0);
-    let info = r#"fairlock_lock_holder_info{lock="a \"b\"\\\nc",label="日本 \"x\"\n",owner=""}"#;
+    let info = r#"fairlock_lock_holder_info{lock="a \"b\"\\\nc",slot="0",label="日本 \"x\"\n",owner=""}"#;
     assert_eq!(scrape.get(info), Some(1.0), "{scrape:#?}");
 }
 

@@ -23,6 +23,8 @@ fn the_options_of_flock_do_what_they_do_there() {
         &["-xn"],
         &["-en"],
         &["--exclusive", "-n", "-x", "-e"],
+        &["-sn"],
+        &["--shared", "-n", "-s"],
         &["-n", "-w", "1000"],
         &["-xn", "--timeout", "1000"],
         &["-w", "0"],
@@ -45,7 +47,6 @@ fn the_options_of_flock_do_what_they_do_there() {
 fn options_of_flock_that_make_no_sense_here_are_explained() {
     let redis = Redis::start();
     for (options, tip) in [
-        (["-s", "--shared"], "there is no shared one"),
         (["-u", "--unlock"], "a lock is released when its command ends"),
         (["-o", "--close"], "the command never inherits the lock"),
         (["-F", "--no-fork"], "fairlock runs as long as the command"),

@@ -50,6 +50,7 @@ fn the_examples_of_the_page_run_and_look_like_their_samples() {
     let redis = Redis::of(server.start());
     let url = redis.tcp_url();
     let _jobs = ["prod:web:deploy", "reports:nightly"].map(|name| redis.hold(name, &[]));
+    let _semaphore = [(), ()].map(|()| redis.hold("gpu", &["--slots", "4"]));
     let programs = tempfile::tempdir().unwrap();
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_fairlock"), programs.path().join("fairlock")).unwrap();
     let path = format!("{}:{}", programs.path().display(), std::env::var("PATH").unwrap());
@@ -84,7 +85,7 @@ fn the_examples_of_the_page_run_and_look_like_their_samples() {
         }
     }
     let commands: Vec<&str> = examples.iter().filter_map(|(command, _)| command.split(' ').nth(1)).collect();
-    assert_eq!(commands, ["status", "break", "doctor", "watch", "history", "history", "exporter"]);
+    assert_eq!(commands, ["status", "status", "break", "doctor", "watch", "history", "history", "exporter"]);
 }
 
 /// The section "A lock is stuck", word by word, with a holder that hangs and fifty waiters.

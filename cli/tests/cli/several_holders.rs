@@ -1,0 +1,246 @@
+//! What operators see and do where several hold a lock: `status`, `break`, `watch`, `history`, `exporter`, events.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::look::{call, objects};
+use crate::pty::Terminal;
+use crate::shared::{Process, Redis, Signal, eventually, temporary};
+
+const STAYS: &str = "echo; exec sleep 1000";
+
+fn hold(redis: &Redis, name: &str, label: &str, options: &[&str]) -> Process {
+    redis.hold(name, &[&["--label", label], options].concat())
+}
+
+/// Two holders of a semaphore with four slots, `a` in slot 0 and `b` in slot 1.
+fn two_of_four() -> (Redis, [Process; 2]) {
+    let redis = Redis::start();
+    let holders = ["a", "b"].map(|label| hold(&redis, "gpu", label, &["--slots", "4"]));
+    (redis, holders)
+}
+
+fn token(redis: &Redis, at: usize) -> String {
+    redis.state("gpu")["holders"][at]["token"].to_string()
+}
+
+/// The slots that are held.
+fn slots(redis: &Redis) -> Vec<u64> {
+    let state = redis.state("gpu");
+    state["holders"].as_array().unwrap().iter().map(|holder| holder["slot"].as_u64().unwrap()).collect()
+}
+
+#[test]
+fn status_shows_each_holder_with_its_slot_and_who_said_another_number() {
+    let (redis, _holders) = two_of_four();
+    let _five = hold(&redis, "gpu", "c", &["--slots", "5"]);
+    let _alone = redis.waiter("gpu", &["--label", "d"], STAYS);
+    let _next = redis.waiter("gpu", &["--label", "e", "--slots", "4"], STAYS);
+    let text = call(&redis, &["status", "gpu"]).stdout;
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], "gpu  held by 3 of 4", "{text}");
+    for (slot, label, differs) in [(0, "a", false), (1, "b", false), (2, "c", true)] {
+        let [holder, lease] = [lines[1 + 2 * slot], lines[2 + 2 * slot]];
+        assert!(
+            holder.starts_with(&format!("  slot  {slot}  held ")) && holder.ends_with(&format!(" by {label}")),
+            "{text}"
+        );
+        assert!(lease.starts_with(&format!("    token {}; ", token(&redis, slot))), "{text}");
+        assert_eq!(lease.contains("; slots 5; "), differs, "{text}");
+    }
+    assert!(lines[7].contains(" 1.  waits ") && lines[7].ends_with("  d  exclusive"), "{text}");
+    assert!(lines[8].contains(" 2.  waits ") && lines[8].ends_with("  e"), "{text}");
+    let state = redis.state("gpu");
+    let most = |of: &Value| of.as_array().unwrap().iter().map(|one| one["most"].as_u64().unwrap()).collect::<Vec<_>>();
+    assert_eq!(
+        (slots(&redis), most(&state["holders"]), most(&state["queue"])),
+        (vec![0, 1, 2], vec![4, 4, 5], vec![1, 4])
+    );
+    let table = call(&redis, &["status"]).stdout;
+    assert!(table.contains("  a, and 2 others (3 of 4)\n"), "{table}");
+    let busy = redis.run("gpu", &["-n", "--slots", "4"], "true").finish();
+    assert!(busy.stderr.contains("by a, and 2 others; 2 waiting"), "{busy:?}");
+}
+
+#[test]
+fn readers_are_shown_with_the_writer_that_waits() {
+    let redis = Redis::start();
+    let [_a, _b] = ["a", "b"].map(|label| hold(&redis, "index", label, &["-s"]));
+    let _writer = redis.waiter("index", &["--label", "the writer"], STAYS);
+    let text = call(&redis, &["status", "index"]).stdout;
+    assert!(text.starts_with("index  held by 2 readers\n") && text.ends_with("  the writer  exclusive\n"), "{text}");
+    let check = call(&redis, &["status", "--check", "index"]);
+    assert!(check.code == 0 && check.stdout.contains("by a, and another (2 readers), 1 waiting | held="), "{check:?}");
+}
+
+#[test]
+fn monitors_hear_of_the_oldest_hold_whichever_slot_it_has() {
+    let (redis, [first, _old]) = two_of_four();
+    first.signal(Signal::TERM);
+    first.finish();
+    let held = |at: usize| redis.state("gpu")["holders"][at]["held_for_ms"].as_u64().unwrap();
+    eventually("slot 1 is held for a while", || (held(0) > 2000).then_some(()));
+    let _young = hold(&redis, "gpu", "young", &["--slots", "4"]);
+    assert_eq!(slots(&redis), [0, 1]);
+    // As the young one becomes as old, the old one is older still.
+    let oldest = held(1) / 1000;
+    let check = call(&redis, &["status", "--check", "--max-held", "2s", "gpu"]);
+    let figure: u64 = check.stdout.split("held=").nth(1).unwrap().split('s').next().unwrap().parse().unwrap();
+    assert!(check.code == 2 && figure >= oldest, "{check:?}");
+    let table = call(&redis, &["status", "*"]).stdout;
+    assert!(table.contains("b, and another (2 of 4)"), "{table}");
+}
+
+#[test]
+fn break_is_told_which_of_several_holders_is_meant() {
+    let (redis, [a, b]) = two_of_four();
+    for options in [&[][..], &["--force"]] {
+        let refused = call(&redis, &[&["break", "gpu"], options].concat());
+        assert_eq!(refused.code, 125, "{refused:?}");
+        let told = "name the lease that is meant with --token, as `fairlock status gpu` shows it";
+        assert!(refused.stderr.contains(told), "{refused:?}");
+    }
+    assert_eq!(slots(&redis), [0, 1], "no lease is touched");
+    let unknown = call(&redis, &["break", "gpu", "--token", "7"]);
+    assert!(
+        unknown.code == 1 && unknown.stderr.contains("no lease with that token is alive: gpu is held"),
+        "{unknown:?}"
+    );
+    let broken = call(&redis, &["break", "gpu", "--token", &token(&redis, 1)]);
+    assert!(
+        broken.code == 0 && broken.stderr.contains("b let go; gpu is held ") && broken.stderr.ends_with("a (1 of 4)\n"),
+        "{broken:?}"
+    );
+    assert_eq!((b.finish().code, slots(&redis)), (123, vec![0]));
+    // Of one holder nobody needs to say which.
+    let forced = call(&redis, &["break", "gpu", "--force"]);
+    assert!(forced.code == 0 && forced.stderr.contains("the lease of a was ended"), "{forced:?}");
+    assert_eq!(a.finish().code, 123);
+}
+
+#[test]
+fn at_a_terminal_break_asks_for_the_slot() {
+    let (redis, [a, b]) = two_of_four();
+    let mut terminal = Terminal::open(&[("REDIS_URL", &redis.url())]);
+    for answer in ["", "7", "y"] {
+        let screen = terminal.enter_and_await("clear; $F break gpu; echo code $?", |screen| screen.contains("[none]"));
+        for (slot, label) in ["a", "b"].iter().enumerate() {
+            assert!(screen.contains(&format!("slot {slot}: held ")), "{screen}");
+            assert!(screen.contains(&format!("by {label}, token {}", token(&redis, slot))), "{screen}");
+        }
+        terminal.enter(answer);
+        assert_eq!(terminal.number_after("code "), 1, "{answer:?}");
+        assert_eq!(slots(&redis), [0, 1]);
+        terminal.expect("PROMPT> ");
+    }
+    terminal.enter_and_expect("$F break gpu; echo code $?", "[none] ");
+    terminal.enter_and_expect("0", "a let go; gpu is held");
+    assert_eq!(terminal.number_after("code "), 0);
+    assert_eq!((a.finish().code, slots(&redis)), (123, vec![1]));
+    drop(b);
+}
+
+#[test]
+fn a_broken_lease_is_shown_among_others() {
+    let (redis, _holders) = two_of_four();
+    // It does not hear that its lease is broken.
+    let stopped = hold(&redis, "gpu", "c", &["--slots", "4", "--lease", "1h"]);
+    stopped.signal(Signal::STOP);
+    let client = fairlock::Client::connect(&redis.url()).blocking().unwrap();
+    let token = token(&redis, 2).parse().unwrap();
+    client.lock("gpu").unwrap().break_lease(token).blocking().unwrap();
+    assert_eq!(redis.state("gpu")["state"], "breaking");
+    assert_eq!(call(&redis, &["status", "--check", "gpu"]).code, 1, "a warning");
+    stopped.signal(Signal::KILL);
+}
+
+#[test]
+fn watch_shows_the_slots_and_breaks_the_one_that_is_chosen() {
+    let (redis, [a, b]) = two_of_four();
+    let _alone = redis.waiter("gpu", &["--label", "c"], STAYS);
+    let mut terminal = Terminal::open_with(100, &[("REDIS_URL", &redis.url())]);
+    terminal.enter("$F watch --every 200ms; echo code $?");
+    terminal.await_screen(|screen| screen.contains("a, and another (2 of 4)"));
+    terminal.keys_and_await("\r", |screen| {
+        screen.contains("held by 2 of 4") && screen.contains("0: a, held") && screen.contains("1: b, held")
+    });
+    terminal.await_screen(|screen| screen.contains("1.  c") && screen.contains("exclusive"));
+    terminal.keys_and_await("b", |screen| screen.contains("a in slot 0") && screen.contains("↑↓"));
+    terminal.keys_and_await("\x1b[B", |screen| screen.contains("b in slot 1"));
+    terminal.keys_and_await("y", |screen| screen.contains("held by 1 of 4"));
+    assert_eq!((b.finish().code, slots(&redis)), (123, vec![0]));
+    // With one holder an arrow is no answer.
+    terminal.keys_and_await("b", |screen| screen.contains("y: break it") && !screen.contains("↑↓: another"));
+    terminal.keys_and_await("j", |screen| !screen.contains("y: break it"));
+    terminal.keys("q");
+    assert_eq!(terminal.number_after("code "), 0);
+    drop(a);
+}
+
+#[test]
+fn history_shows_a_lane_for_each_slot() {
+    if testkit::run::lacks("a history", (6, 2)) {
+        return;
+    }
+    let redis = Redis::start();
+    assert_eq!(call(&redis, &["history", "gpu", "on"]).code, 0);
+    let [_a, b] = ["a", "b"].map(|label| hold(&redis, "gpu", label, &["--slots", "4"]));
+    b.signal(Signal::TERM);
+    b.finish();
+    let _c = hold(&redis, "gpu", "c", &["--slots", "4"]);
+    let document = &objects(&call(&redis, &["history", "gpu", "--json"]).stdout)[0];
+    let told: Vec<_> = document["grants"].as_array().unwrap().iter().map(|one| (&one["label"], &one["slot"])).collect();
+    let told: Vec<_> = told.iter().map(|(label, slot)| (label.as_str().unwrap(), slot.as_u64().unwrap())).collect();
+    assert_eq!(told, [("c", 1), ("b", 1), ("a", 0)], "both present holders are there");
+    let text = call(&redis, &["history", "gpu"]).stdout;
+    let lanes: Vec<&str> = text.lines().filter(|line| line.starts_with("slot ")).collect();
+    assert!(lanes.len() == 2 && lanes.iter().all(|lane| lane.contains('█')), "{text}");
+    assert!(text.contains("held 100 % of the time") && text.contains("GRANTED  SLOT LABEL"), "{text}");
+    let page = call(&redis, &["history", "gpu", "--out", "-"]).stdout;
+    assert!(
+        page.contains(">slot 0</text>") && page.contains(">slot 1</text>") && page.contains(">slot</th>"),
+        "{page}"
+    );
+}
+
+/// Prometheus refuses a page on which a series is twice.
+#[test]
+fn the_exporter_counts_holders_and_names_no_series_twice() {
+    let redis = Redis::start();
+    let _holders = ["30s", "1h"].map(|lease| hold(&redis, "gpu", "alike", &["--slots", "4", "--lease", lease]));
+    let state = redis.state("gpu");
+    let text = call(&redis, &["exporter", "--once", "--holders"]).stdout;
+    let series: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
+    let names: BTreeSet<&str> = series.iter().filter_map(|line| Some(line.rsplit_once(' ')?.0)).collect();
+    assert_eq!(names.len(), series.len(), "{text}");
+    let value = |metric: &str| -> f64 {
+        let name = format!("fairlock_lock_{metric}{{lock=\"gpu\"}} ");
+        series.iter().find_map(|line| line.strip_prefix(name.as_str())).unwrap().parse().unwrap()
+    };
+    assert_eq!(value("held"), 2.0);
+    let oldest = state["holders"][0]["held_for_ms"].as_f64().unwrap() / 1000.0;
+    assert!(value("hold_seconds") >= oldest, "{text}");
+    assert!(value("lease_remaining_seconds") <= 30.0, "the lease that ends first: {text}");
+    for slot in 0..2 {
+        let holder =
+            format!("fairlock_lock_holder_info{{lock=\"gpu\",slot=\"{slot}\",label=\"alike\",owner=\"\"}} 1\n");
+        assert!(text.contains(&holder), "{text}");
+    }
+}
+
+#[test]
+fn a_run_that_waits_tells_who_holds_the_slots() {
+    let (redis, _holders) = two_of_four();
+    let (_folder, path) = temporary("events");
+    let waiter = redis.run("gpu", &["--slots", "2", "-v", "--events", path.to_str().unwrap()], STAYS);
+    let said = waiter.complaint();
+    assert!(said.contains("waiting for gpu: 1st of 1, held ") && said.ends_with("a, and another (2 of 4)"), "{said}");
+    let event = eventually("the position", || {
+        let text = std::fs::read_to_string(&path).ok()?;
+        objects(&text).into_iter().find(|event| event["event"] == "position")
+    });
+    assert_eq!(event["held"], 2, "{event}");
+    let of = |at: usize| (&event["holders"][at]["slot"], &event["holders"][at]["label"]);
+    assert_eq!((of(0), of(1)), ((&0.into(), &"a".into()), (&1.into(), &"b".into())), "{event}");
+}
