@@ -3,7 +3,7 @@
 use std::process::Command;
 
 use crate::look::call;
-use crate::shared::{Process, Redis, Signal, with_time_to_queue};
+use crate::shared::{Process, Redis, Signal, eventually, with_time_to_queue};
 
 /// A command that prints its slot when it starts, and stays.
 const TELL: &str = "echo \"$FAIRLOCK_SLOT\"; exec sleep 1000";
@@ -78,11 +78,42 @@ fn of_programs_that_disagree_each_has_no_more_beside_it_than_it_said() {
     assert_eq!(alone.number(), 0);
     end(alone);
     next.number();
-    let others: Vec<_> = (0..2).map(|_| holder(&redis, "gpu", &["--slots", "5"])).collect();
+    // A deployment, from 3 to 5, and its way back.
+    let mut fives: Vec<_> = (0..2).map(|_| holder(&redis, "gpu", &["--slots", "5"]).0).collect();
     assert_eq!(redis.run("gpu", &["--slots", "5", "-n"], "true").finish().code, 122, "three hold it, and one said 3");
     end(next);
-    let (_third, slot) = holder(&redis, "gpu", &["--slots", "5"]);
-    assert_eq!((others.len(), slot), (2, 0), "the lowest slot was free");
+    fives.extend([0, 3, 4].map(|free| {
+        let (five, slot) = holder(&redis, "gpu", &["--slots", "5"]);
+        assert_eq!(slot, free, "the lowest slot that is free");
+        five
+    }));
+    let three = redis.waiter("gpu", &["--slots", "3"], TELL);
+    for left in [4, 3] {
+        end(fives.remove(0));
+        let state = redis.state("gpu");
+        assert_eq!((state["holders"].as_array().unwrap().len(), &state["waiting"]), (left, &1.into()), "{state}");
+    }
+    end(fives.remove(0));
+    assert!(three.number() < 3, "a slot below its own number");
+}
+
+#[test]
+fn holders_of_a_semaphore_keep_their_slots_over_a_loss_of_data() {
+    let redis = Redis::start();
+    let options = ["--slots", "3", "--lease", "12s"];
+    let mut holders: Vec<_> = (0..3).map(|_| holder(&redis, "gpu", &options).0).collect();
+    let waiter = redis.waiter("gpu", &options, TELL);
+    let leases = || {
+        let state = redis.state("gpu");
+        let held = state["holders"].as_array().unwrap().iter().map(|one| (one["slot"].clone(), one["token"].clone()));
+        (held.collect::<Vec<_>>(), state["waiting"].clone())
+    };
+    let before = leases();
+    redis.flush();
+    eventually("all are back", || (leases() == before).then_some(()));
+    end(holders.remove(1));
+    assert_eq!(waiter.number(), 1);
+    assert_eq!(leases().0.len(), 3);
 }
 
 #[test]
