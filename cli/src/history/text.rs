@@ -151,13 +151,13 @@ gpu: 3 grants in 2m 00s, held 67 % of the time
 waited median 30s, longest 50s
 held   median 30s, longest 1m 00s
 
-slot   0  ███████████████████████████████                   ███████████
+slot   0  ███████████████████████████████                   ██████████
 slot   1                 ████████████████
 
-GRANTED  SLOT LABEL                 WAITED    HELD ENDED
-12:00:00 0    a                             1m 00s released ███████
-12:00:30 1    b                        30s     30s released ░░░████
-12:01:40 0    c                        50s     20s held          ░░░░░░███
+GRANTED  SLOT LABEL               WAITED    HELD ENDED
+12:00:00 0    a                           1m 00s released ███████
+12:00:30 1    b                      30s     30s released ░░░████
+12:01:40 0    c                      50s     20s held          ░░░░░██
 
 Times are UTC, by the server's clock. ░ waited  █ held
 "

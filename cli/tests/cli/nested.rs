@@ -1,6 +1,6 @@
 //! A job does not wait for a lock that it holds: `run` inside `run`.
 
-use crate::shared::{Process, Redis, Signal, with_time_to_queue};
+use crate::shared::{Process, Redis, Signal, temporary, with_time_to_queue};
 
 /// `fairlock run NAME -- sh -c SCRIPT`, where the script knows fairlock as `$F` and another server as `$OTHER`.
 fn run(redis: &Redis, name: &str, script: &str) -> Process {
@@ -46,6 +46,26 @@ fn names_of_any_kind_reach_a_nested_run_unchanged() {
         assert_eq!((ended.code, ended.stdout.as_str()), (125, ""), "{ended:?}");
         assert!(ended.stderr.contains("is already held by this job's parent"), "{name:?}: {ended:?}");
     }
+}
+
+/// It asks while it waits, too.
+#[test]
+fn a_nested_run_that_began_without_a_server_is_refused_when_the_server_is_back() {
+    let redis = Redis::start();
+    let (_folder, fifo) = temporary("fifo");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let mut run = redis.fairlock();
+    run.env("F", env!("CARGO_BIN_EXE_fairlock")).env("FIFO", &fifo).args(["run", "x", "--lease", "1h", "-c"]);
+    let parent = Process::spawn(run.arg("echo; read line <\"$FIFO\"; $F run x -- echo it ran"));
+    parent.line();
+    redis.stop();
+    std::fs::write(&fifo, "go on\n").unwrap();
+    let said = parent.complaint();
+    assert!(said.ends_with("; trying again"), "{said}");
+    redis.cont();
+    let ended = parent.finish();
+    assert_eq!((ended.code, ended.stdout.as_str()), (125, ""), "{ended:?}");
+    assert!(ended.stderr.contains("x is already held by this job's parent"), "{ended:?}");
 }
 
 #[test]
