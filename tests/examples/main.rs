@@ -9,6 +9,9 @@
 #[path = "../../examples/blocking.rs"]
 mod blocking;
 #[allow(dead_code)]
+#[path = "../../examples/crawlers.rs"]
+mod crawlers;
+#[allow(dead_code)]
 #[path = "../../examples/extend_on_conflict.rs"]
 mod extend_on_conflict;
 #[allow(dead_code)]
@@ -27,8 +30,13 @@ mod live_position;
 #[path = "../../examples/nightly.rs"]
 mod nightly;
 #[allow(dead_code)]
+#[path = "../../examples/shared_index.rs"]
+mod shared_index;
+#[allow(dead_code)]
 #[path = "../../examples/worker_pool.rs"]
 mod worker_pool;
+
+mod several_holders;
 
 use std::{fs, path::Path, sync::Mutex, time::Duration};
 
