@@ -262,7 +262,7 @@ fn each_example_says_when_to_use_it_and_is_listed() {
 
 /// The lines of README and of the crate's page, but for the address of the server.
 #[tokio::test]
-async fn the_program_of_the_readme_runs() {
+async fn the_programs_of_the_readme_run() {
     let server = RedisServer::start();
     let program = async || -> Result<(), Box<dyn std::error::Error>> {
         let client = fairlock::Client::connect(&server.url()).await?;
@@ -283,9 +283,24 @@ async fn the_program_of_the_readme_runs() {
         Ok(())
     };
     soon(program()).await.unwrap();
-    keys_left(&server);
+    let several = async |client: &Client| -> Result<(), Box<dyn std::error::Error>> {
+        let gpus = client.semaphore("gpu", 4)?;
+        let guard = gpus.acquire().await?;
+        println!("GPU {}", guard.slot()); // 0, 1, 2 or 3, and nobody else's meanwhile
+        guard.release().await?;
 
-    let here = include_str!("main.rs").split("fn the_program_of_the_readme_runs").nth(1).unwrap();
+        let index = client.rw_lock("index")?;
+        let reader = index.read().await?; // with other readers
+        reader.release().await?;
+        let writer = index.write().await?; // alone
+        writer.downgrade().await?; // a reader from here on: others read what it has written
+        Ok(())
+    };
+    let client = connect(&server).await;
+    soon(several(&client)).await.unwrap();
+    keys_left_after(client, &server);
+
+    let here = include_str!("main.rs").split("fn the_programs_of_the_readme_run").nth(1).unwrap();
     for page in [include_str!("../../README.md"), include_str!("../../docs/crate.md")] {
         // `main` returns no error: Rust would show a newcomer without a server its fields, and not its text.
         let (main, rest) = page.split_once("async fn reports()").unwrap();
@@ -294,9 +309,11 @@ async fn the_program_of_the_readme_runs() {
                 "async fn main() {\n    if let Err(error) = reports().await {\n        eprintln!(\"{error}\")"
             )
         );
-        let body = rest.split("```").next().unwrap();
-        let missing =
-            body.lines().skip(1).find(|line| !line.contains("Client::connect(") && !here.contains(line.trim()));
-        assert_eq!(missing, None, "a page has another program");
+        let (_, several) = rest.split_once("async fn several(").expect("the second program");
+        for body in [rest, several].map(|rest| rest.split("```").next().unwrap()) {
+            let missing =
+                body.lines().skip(1).find(|line| !line.contains("Client::connect(") && !here.contains(line.trim()));
+            assert_eq!(missing, None, "a page has another program");
+        }
     }
 }
