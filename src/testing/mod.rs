@@ -151,9 +151,9 @@ impl LockService {
 
     /// Ends the lease of the lock with this name at once, as an operator does with
     /// [`force_break_lease`](crate::Lock::force_break_lease), and grants the lock to the next waiter. The holder is told
-    /// by a message: its lease is lost as [`Broken`](crate::error::LostReason::Broken). False if nobody holds it. If
-    /// clients with several [prefixes](crate::ClientBuilder::prefix) have a lock of this name, this is about each of
-    /// them.
+    /// by a message: its lease is lost as [`Broken`](crate::error::LostReason::Broken). Of several holders each loses
+    /// its lease. False if nobody holds it. If clients with several [prefixes](crate::ClientBuilder::prefix) have a lock
+    /// of this name, this is about each of them.
     pub fn break_lease(&self, name: &str) -> bool {
         let name = name.to_owned();
         self.ask(move |server| {
