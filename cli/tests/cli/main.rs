@@ -19,6 +19,7 @@ mod hold;
 mod hostile_texts;
 mod layouts;
 mod lease;
+mod licences;
 mod local;
 mod look;
 mod nested;
