@@ -59,7 +59,7 @@ pub(crate) struct Args {
     #[arg(long)]
     pub(crate) json: bool,
     /// Show no progress
-    #[arg(short = 'q', long)]
+    #[arg(short = 'q', long, hide_short_help = true)]
     pub(crate) quiet: bool,
 }
 

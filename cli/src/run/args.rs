@@ -141,7 +141,7 @@ pub(crate) struct Wait {
     /// Tell of every change of the wait, and sum up
     ///
     /// Each new position, the grant, and at the end how long was waited, behind whom, and how long the lock was held.
-    #[arg(short = 'v', long)]
+    #[arg(short = 'v', long, hide_short_help = true)]
     pub(crate) verbose: bool,
     /// Free after this time if this machine dies
     ///

@@ -39,7 +39,6 @@ const SHORT: &str = "\
 Examples:
   exec 9>x.lock; fairlock hold x --fd 9 || exit  waits in line, as flock 9 does
   exec 9>&-                                      gives it back, as its end does
-
 In a terminal, `fairlock hold deploy` holds until Ctrl-D or Ctrl-C.
 Exit code: 0, or 122 busy, 123 lease lost, 124 timeout, 125 fairlock failed.";
 
