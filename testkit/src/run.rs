@@ -6,6 +6,7 @@
 //! | `FAIRLOCK_TEST_USER` | `least` | [`RedisServer::url`] logs in as a user with exactly the rights that docs/guide.md lists |
 //! | `FAIRLOCK_TOPOLOGY` | `sentinel`, `cluster` | it names sentinels, or the nodes of a cluster |
 //! | `FAIRLOCK_LAYOUT_2` | a path | `cli::layouts` runs this program of layout 2 next to the one under test |
+//! | `FAIRLOCK_CREW` | `semaphore`, `readers`, `mixture` | this is what crews use: 3 slots, 9 readers for each writer, or all kinds on one name |
 //!
 //! `make test-matrix` sets these and others in turn. Some tests are not affected: `model` talks to its servers without
 //! a client; the servers of `cli::local` are started by fairlock itself; `api::refusals` and `api::acl_least_rights`
@@ -147,6 +148,6 @@ pub fn version() -> (u32, u32) {
     })
 }
 
-fn variable(name: &str) -> Option<String> {
+pub(crate) fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }

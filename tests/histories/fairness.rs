@@ -56,7 +56,7 @@ async fn compete(url: &str, history: &Path, name: &str, longest_hold_us: u64, le
         record.note(&waiter, Event::Queued(waiting.ticket()));
         child::say("waiting");
         let guard = waiting.await.unwrap();
-        record.note(&waiter, Event::Granted(guard.token()));
+        record.note(&waiter, Event::Granted(guard.token(), guard.slot()));
         child::say("holding");
         tokio::time::sleep(Duration::from_micros(fastrand::u64(0..longest_hold_us))).await;
         record.note(&waiter, Event::Released);

@@ -9,6 +9,7 @@ mod injected;
 mod python;
 mod random_behaviour;
 mod sentinels_and_clusters;
+mod several_holders;
 mod single_server;
 
 /// The processes of all crews.

@@ -176,7 +176,7 @@ impl Driven {
             (Doing::Waits { .. }, "queued") => return note(at, Event::Queued(number(2))),
             (Doing::Waits { .. }, "granted") => {
                 note(at, Event::Queued(number(3)));
-                note(at, Event::Granted(number(2)));
+                note(at, Event::Granted(number(2), number(4) as u32));
                 let rest = if long { self.orders.lease.mul_f64(1.1 + 0.4 * self.rng.f64()) } else { LOOK };
                 let until = at + rest.as_nanos() as u64;
                 (Doing::Holds { granted: at, until, asked: None, was_held: false }, None)

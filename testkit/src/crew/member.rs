@@ -24,6 +24,9 @@ const BRIEF: f64 = 0.6;
 /// The longest lease, liveness and buffer.
 pub(super) const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
 
+/// How many readers hold a lock together.
+pub(super) const READERS: u32 = 1000;
+
 /// What the conductor tells a member.
 #[derive(Clone, Debug)]
 pub struct Orders {
@@ -43,6 +46,8 @@ pub struct Orders {
     pub replicas: u32,
     /// Each turn has a lease, liveness and buffer of its own, from these up to the longest that options allow.
     pub any_times: bool,
+    /// Each turn takes one of these: how many may hold the lock together with its lease.
+    pub mosts: Vec<u32>,
 }
 
 impl Orders {
@@ -53,6 +58,11 @@ impl Orders {
     /// When this file exists, no waiter begins anything new.
     pub fn stop(history: &Path) -> PathBuf {
         history.with_extension("stop")
+    }
+
+    /// Whether writers become readers.
+    fn downgrades(&self) -> bool {
+        self.mosts.contains(&1) && self.mosts.contains(&READERS)
     }
 
     pub fn options(&self, brief: Brief) -> LockOptions {
@@ -96,12 +106,13 @@ impl Orders {
             self.long_of.to_string(),
             self.replicas.to_string(),
             u8::from(self.any_times).to_string(),
+            self.mosts.iter().map(u32::to_string).collect::<Vec<_>>().join(","),
         ]
     }
 
     fn from_args(args: &[String]) -> Option<Orders> {
-        let [url, lock, history, number, seed, waiters, lease, liveness, buffer, long_of, replicas, any_times] = args
-        else {
+        let (args, [any_times, mosts]) = args.split_last_chunk()?;
+        let [url, lock, history, number, seed, waiters, lease, liveness, buffer, long_of, replicas] = args else {
             return None;
         };
         let nanos = |text: &String| text.parse().ok().map(Duration::from_nanos);
@@ -118,6 +129,7 @@ impl Orders {
             long_of: long_of.parse().ok()?,
             replicas: replicas.parse().ok()?,
             any_times: any_times == "1",
+            mosts: mosts.split(',').map(|most| most.parse().ok()).collect::<Option<_>>()?,
         })
     }
 }
@@ -169,13 +181,15 @@ struct Waiter {
     slot: usize,
     turns: usize,
     rng: Rng,
+    /// For what it takes, so that a seed means the same in all crews otherwise.
+    kinds: Rng,
 }
 
 impl Waiter {
     fn new(orders: &Arc<Orders>, notes: &Arc<Notes>, client: &Client, slot: usize) -> Waiter {
         let seed = orders.seed ^ ((orders.number as u64) << 32) ^ ((slot as u64) << 16);
         let (orders, notes, client) = (orders.clone(), notes.clone(), client.clone());
-        Waiter { orders, notes, client, slot, turns: 0, rng: Rng::with_seed(seed) }
+        Waiter { orders, notes, client, slot, turns: 0, rng: Rng::with_seed(seed), kinds: Rng::with_seed(!seed) }
     }
 
     /// What to do next, until nothing more is to be begun.
@@ -189,13 +203,16 @@ impl Waiter {
             // The shortest ones are those that faults concern.
             turn.brief.parts = std::array::from_fn(|_| if self.rng.bool() { self.rng.f64() } else { 0.0 });
         }
+        turn.most = self.orders.mosts[self.kinds.usize(..self.orders.mosts.len())];
+        turn.downgrades = turn.most == 1 && self.orders.downgrades() && self.kinds.bool();
         let turn = if self.slot < THREADS { turn.on_thread() } else { turn };
         let waiter = format!("{}.{}.{}-{}", self.orders.name(), self.slot, self.turns, turn.name());
         Some((turn, waiter))
     }
 
     fn lock(&self, turn: &Turn) -> Lock {
-        self.client.lock_with(&self.orders.lock, self.orders.options(turn.brief)).expect("a lock")
+        let options = self.orders.options(turn.brief).slots(turn.most);
+        self.client.lock_with(&self.orders.lock, options).expect("a lock")
     }
 
     async fn live(mut self) {
@@ -204,7 +221,7 @@ impl Waiter {
             let (lock, notes) = (self.lock(&turn), self.notes.clone());
             // A separate task, to be aborted and to panic.
             let mut task = tokio::spawn(async move {
-                let call = notes.call(waiter, turn.due());
+                let call = notes.call(waiter, turn.due(), turn.most);
                 turn.take(&lock, call).await;
             });
             let ended = match turn.abort {
@@ -227,7 +244,7 @@ impl Waiter {
     fn live_on_thread(mut self) {
         while let Some((turn, waiter)) = self.next() {
             std::thread::sleep(turn.rest);
-            let (lock, call) = (self.lock(&turn), self.notes.call(waiter, turn.due()));
+            let (lock, call) = (self.lock(&turn), self.notes.call(waiter, turn.due(), turn.most));
             let ended = std::panic::catch_unwind(AssertUnwindSafe(|| turn.take_on_thread(&lock, &call)));
             match ended {
                 Err(panic) if !panic.is::<Panic>() => std::panic::resume_unwind(panic),

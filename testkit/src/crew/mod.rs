@@ -25,6 +25,7 @@ mod driven;
 pub mod fault;
 mod member;
 mod notes;
+mod onlooker;
 mod report;
 mod setup;
 mod turn;
@@ -44,6 +45,7 @@ use self::{
     driven::Dead,
     member::{Orders, member},
     notes::Notes,
+    onlooker::Onlooker,
     turn::Brief,
 };
 pub use self::{
@@ -93,6 +95,7 @@ pub struct Crew {
     patience: Duration,
     record: Recorder,
     clock: ClockMarks,
+    onlooker: Option<Onlooker>,
     rng: Rng,
     members: Vec<Member>,
     struck: BTreeMap<&'static str, u64>,
@@ -160,6 +163,7 @@ impl Crew {
         }
         let _ = std::fs::remove_file(&stop);
         self.sweep();
+        drop(self.onlooker.take());
         self.clock.stop();
         let history = self.history();
         self.record.remark(format_args!("judged by {:?}", self.terms));
@@ -179,7 +183,7 @@ impl Crew {
         let notes = Notes::open(&self.orders.history, "sweep");
         let client = Client::connect_lazy(&self.orders.url).expect("a client");
         let lock = client.lock_with(&self.orders.lock, self.orders.options(Brief::default())).expect("a lock");
-        let call = notes.call("sweep.1".to_owned(), Some(PATIENCE));
+        let call = notes.call("sweep.1".to_owned(), Some(PATIENCE), 1);
         match lock.acquire().timeout(PATIENCE).blocking() {
             Ok(guard) => drop(call.granted(guard)),
             Err(error) => call.failed(&error),

@@ -18,7 +18,7 @@ use std::{
 
 use fairlock::{
     Guard, Held,
-    error::{AcquireError, Fault, TryAcquireError},
+    error::{AcquireError, Fault, RenewError, TryAcquireError},
 };
 
 use crate::history::{Event, Recorder, now_ns};
@@ -74,12 +74,15 @@ impl Notes {
         self.holding.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// An acquire is about to begin.
-    pub fn call(self: &Arc<Notes>, waiter: String, timeout: Option<Duration>) -> Call {
+    /// An acquire is about to begin, of a lease with which so many may hold together.
+    pub fn call(self: &Arc<Notes>, waiter: String, timeout: Option<Duration>, most: u32) -> Call {
         let called_ns = now_ns();
         let timeout_ns = timeout.map(|timeout| timeout.as_nanos() as u64);
         let event = timeout_ns.map_or(Event::Called, Event::CalledFor);
         self.record.note_at(called_ns, &waiter, event);
+        if most > 1 {
+            self.record.note_at(called_ns, &waiter, Event::Shares(most));
+        }
         let notes = self.clone();
         Call(Arc::new(Called { notes, waiter, called_ns, timeout_ns, resolved: AtomicBool::new(false) }))
     }
@@ -109,7 +112,7 @@ impl Call {
 
     pub fn granted(&self, guard: Guard) -> Holding {
         self.queued(guard.ticket());
-        Holding { _releases: self.held(&guard.held()), guard: Some(guard) }
+        Holding { releases: self.held(&guard.held()), guard: Some(guard) }
     }
 
     /// It holds the lock, with a ticket that is not known.
@@ -117,7 +120,7 @@ impl Call {
         self.resolve();
         let mut holding = self.0.notes.holding();
         let at = now_ns();
-        self.note_at(at, Event::Granted(held.token()));
+        self.note_at(at, Event::Granted(held.token(), held.slot()));
         if held.check().is_ok() {
             // Even if the process is stopped now, this much is certain.
             self.note_at(at, Event::Held);
@@ -213,6 +216,12 @@ impl<F: Future> Future for Attended<F> {
 /// A recorded hold: it is over when this is dropped, and the guard must not be gone before.
 pub struct Releases(Arc<Called>);
 
+impl Releases {
+    fn note(&self, event: Event) {
+        self.0.notes.record.note(&self.0.waiter, event);
+    }
+}
+
 impl Drop for Releases {
     fn drop(&mut self) {
         let Called { notes, waiter, .. } = &*self.0;
@@ -228,11 +237,26 @@ impl Drop for Releases {
 
 /// A guard on record. The note is dropped first.
 pub struct Holding {
-    _releases: Releases,
+    releases: Releases,
     guard: Option<Guard>,
 }
 
 impl Holding {
+    /// The guard, which is about to become that of a reader, with as many others as this.
+    pub fn downgrades(&self, most: u32) -> &Guard {
+        self.releases.note(Event::Downgrades(most));
+        self.guard.as_ref().expect("nobody has taken it")
+    }
+
+    /// What became of it. Its caller finds out by itself if its lease is lost.
+    pub fn downgraded(&self, outcome: &Result<(), RenewError>) {
+        match outcome {
+            Ok(()) => self.releases.note(Event::Downgraded),
+            Err(RenewError::Lost(_) | RenewError::Fault(Fault::Unavailable { .. } | Fault::TooSlow { .. })) => {}
+            Err(other) => panic!("{}: {other}", self.releases.0.waiter),
+        }
+    }
+
     /// The guard, to be released; from here on it is not held any more.
     pub fn into_guard(mut self) -> Guard {
         self.guard.take().expect("nobody else takes it")

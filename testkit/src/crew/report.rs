@@ -9,6 +9,8 @@ pub struct Report {
     pub history: History,
     pub acquires: usize,
     pub grants: usize,
+    /// The most that held the lock together.
+    pub at_once: usize,
     /// Leases that were lost during a hold.
     pub lost: usize,
     pub died_holding: usize,
@@ -43,6 +45,7 @@ impl Report {
             slack_taken: stalls.iter().map(beyond).max().unwrap_or_default(),
             latest: history.latest(),
             acquires: history.waits().len(),
+            at_once: history.most_at_once(),
             grants: count(&|wait| wait.token.is_some()),
             lost: count(&|wait| wait.lost_ns.is_some()),
             died_holding: count(&|wait| died(wait) && wait.token.is_some()),
@@ -58,11 +61,11 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { acquires, grants, lost, died_holding, died_waiting, worst_stall, struck, .. } = self;
+        let Report { acquires, grants, at_once, lost, died_holding, died_waiting, worst_stall, struck, .. } = self;
         let stall = worst_stall.as_secs_f64() / self.lease.as_secs_f64();
         write!(
             f,
-            "{acquires} acquires, {grants} grants, {lost} leases lost, {died_holding} died holding, {died_waiting} \
+            "{acquires} acquires, {grants} grants, {at_once} at once, {lost} leases lost, {died_holding} died holding, {died_waiting} \
              waiting, worst stall {stall:.2} leases, slack taken {:?}, latest return {:?} after its timeout, struck: \
              {struck:?}",
             self.slack_taken, self.latest

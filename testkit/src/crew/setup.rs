@@ -7,11 +7,13 @@ use fastrand::Rng;
 use super::{
     Crew, PATIENCE,
     clock::{self, ClockMarks},
-    member::{LONGEST, Orders},
+    member::{LONGEST, Orders, READERS},
+    onlooker::Onlooker,
 };
 use crate::{
     history::{Recorder, Terms, now_ns},
     place::tmp,
+    run::variable,
 };
 
 /// How long after its timeout an acquire may return. Only the machine can be the reason for a delay; a process that
@@ -44,15 +46,17 @@ impl Setup {
             long_of: 1,
             replicas: 0,
             any_times: false,
+            mosts: vec![1],
         };
-        Setup {
+        let setup = Setup {
             orders,
             processes: 4,
             slack: Duration::from_secs(3),
             patience: PATIENCE,
             clock: None,
             drivers: Vec::new(),
-        }
+        };
+        setup.of_this_run()
     }
 
     pub fn seed(mut self, seed: u64) -> Setup {
@@ -86,6 +90,39 @@ impl Setup {
     pub fn any_times(mut self) -> Setup {
         self.orders.any_times = true;
         self
+    }
+
+    /// Each acquire takes one of these at random: how many may hold the lock together. Writers let readers in at times.
+    pub fn takes(mut self, mosts: &[u32]) -> Setup {
+        self.orders.mosts = mosts.to_vec();
+        self
+    }
+
+    /// A semaphore with so many slots.
+    pub fn slots(self, slots: u32) -> Setup {
+        self.takes(&[slots])
+    }
+
+    /// Nine readers for each writer.
+    pub fn readers_and_writers(self) -> Setup {
+        let mut mosts = [READERS; 10];
+        mosts[0] = 1;
+        self.takes(&mosts)
+    }
+
+    /// Locks, semaphores of two sizes, readers and writers of one name.
+    pub fn of_all_kinds(self) -> Setup {
+        self.takes(&[1, 1, 3, 3, 5, READERS, READERS])
+    }
+
+    fn of_this_run(self) -> Setup {
+        match variable("FAIRLOCK_CREW").as_deref() {
+            None | Some("lock") => self,
+            Some("semaphore") => self.slots(3),
+            Some("readers") => self.readers_and_writers(),
+            Some("mixture") => self.of_all_kinds(),
+            Some(other) => panic!("FAIRLOCK_CREW={other}: it is lock, semaphore, readers or mixture"),
+        }
     }
 
     /// How many of 200 hold the lock for longer than a lease.
@@ -151,9 +188,10 @@ impl Setup {
         };
         record.remark(format_args!("{orders:?} {terms:?}"));
         let clock = ClockMarks::start(&orders.history, clock.unwrap_or_else(|| clock::of_url(&orders.url)));
+        let onlooker = (orders.mosts != [1]).then(|| Onlooker::start(&orders));
         let rng = Rng::with_seed(orders.seed);
         let (members, struck) = (Vec::new(), BTreeMap::new());
-        let mut crew = Crew { orders, terms, patience, record, clock, rng, members, struck, drivers };
+        let mut crew = Crew { orders, terms, patience, record, clock, onlooker, rng, members, struck, drivers };
         (0..processes).for_each(|number| crew.hire(!crew.drivers.is_empty() && number % 2 == 1));
         crew
     }

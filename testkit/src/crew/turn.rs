@@ -6,6 +6,7 @@ use fairlock::{Lock, error::RunError};
 use fastrand::Rng;
 
 use super::{
+    member::READERS,
     notes::{ANSWER_TIMEOUT, Call, Holding},
     wake::Wake,
 };
@@ -56,6 +57,10 @@ pub struct Turn {
     /// The pause before it.
     pub rest: Duration,
     pub brief: Brief,
+    /// How many may hold together with its lease.
+    pub most: u32,
+    /// Whether it lets in readers when it has held the lock for its time, and then holds it for as long again.
+    pub downgrades: bool,
 }
 
 /// Which of its options have shorter durations than those of others in the same queue.
@@ -103,6 +108,8 @@ impl Turn {
             // So that the lock is free at times, and wanted by many at others.
             rest: up_to(rng, Duration::from_millis(1000)),
             brief: Brief { lease: rng.bool(), liveness: rng.bool(), buffer: rng.bool(), parts: [0.0; 3] },
+            most: 1,
+            downgrades: false,
         }
     }
 
@@ -134,7 +141,9 @@ impl Turn {
             Wake::Blocks(_) => "-wakerblocks",
             Wake::Panics => "-wakerpanics",
         };
-        format!("{words}{timeout}{abort}{wake}")
+        let most = if self.most > 1 { format!("-of{}", self.most) } else { String::new() };
+        let downgrades = if self.downgrades { "-downgrades" } else { "" };
+        format!("{words}{timeout}{abort}{wake}{most}{downgrades}")
     }
 
     pub async fn take(self, lock: &Lock, call: Call) {
@@ -198,6 +207,10 @@ impl Turn {
 
     async fn hold(self, holding: Holding) {
         self.stay().await;
+        if self.downgrades {
+            holding.downgraded(&holding.downgrades(READERS).downgrade().await);
+            self.stay().await;
+        }
         match self.end {
             // The witness and the judges see by themselves that a lease was lost or its end is unknown.
             End::Releases => drop(holding.into_guard().release().await),
@@ -232,6 +245,10 @@ impl Turn {
             Ok(guard) => {
                 let holding = call.granted(guard);
                 std::thread::sleep(self.hold);
+                if self.downgrades {
+                    holding.downgraded(&holding.downgrades(READERS).downgrade().blocking());
+                    std::thread::sleep(self.hold);
+                }
                 if self.end == End::Panics {
                     std::panic::resume_unwind(Box::new(Panic));
                 }

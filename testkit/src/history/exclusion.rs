@@ -1,4 +1,4 @@
-//! I1, as the holders saw it: no two of them hold the lock at once.
+//! I1, as the holders saw it: no two of them hold the lock at once that cannot, nor more than one of them allows.
 
 use super::{
     terms::Terms,
@@ -10,13 +10,17 @@ impl History {
         let mut standing: Vec<Hold<'_>> = Vec::new();
         for hold in self.holds().into_iter().filter(Hold::believed) {
             standing.retain(|before| hold.from < before.to);
-            let admitted = |before: &&Hold<'_>| {
-                let (older, newer) = if before.token <= hold.token { (*before, &hold) } else { (&hold, *before) };
+            let admitted = |before: &Hold<'_>| {
+                let (older, newer) = if before.token <= hold.token { (before, &hold) } else { (&hold, before) };
                 self.admits_belief(terms, older, newer)
             };
-            if let Some(before) = standing.iter().find(|before| !admitted(before)) {
-                return Err(format!("two hold at once: {before} and {hold}"));
+            let both = standing.iter().find(|before| before.excludes(&hold, hold.from) && !admitted(before));
+            if let Some(before) = both {
+                let alone = before.most(hold.from) == 1 || hold.most(hold.from) == 1;
+                let what = if alone { "" } else { " in one slot" };
+                return Err(format!("two hold at once{what}: {before} and {hold}"));
             }
+            self.no_crowd(terms, &standing, &hold, hold.from)?;
             standing.push(hold);
         }
         Ok(())

@@ -27,8 +27,13 @@ pub enum Event {
     CalledFor(u64),
     /// With this ticket.
     Queued(u64),
-    /// Under this token.
-    Granted(u64),
+    /// Under this token, in this slot.
+    Granted(u64, u32),
+    /// With a lease of its own, so many may hold together, itself among them.
+    Shares(u32),
+    /// Is about to let so many hold together.
+    Downgrades(u32),
+    Downgraded,
     Held,
     Released,
     Lost,
@@ -42,12 +47,18 @@ pub enum Event {
         server_us: u64,
         took_ns: u64,
     },
+    /// The server showed the lease of this token.
+    Seen {
+        token: u64,
+        slot: u32,
+        most: u32,
+    },
 }
 
 /// The events of one word.
-const PLAIN: [Event; 10] = {
+const PLAIN: [Event; 11] = {
     use Event::*;
-    [Called, Held, Released, Lost, Left, Untaken, Returned, Died, Paused, Resumed]
+    [Called, Held, Downgraded, Released, Lost, Left, Untaken, Returned, Died, Paused, Resumed]
 };
 
 impl Event {
@@ -55,7 +66,13 @@ impl Event {
         Some(match *words {
             ["called", timeout] => Event::CalledFor(timeout.parse().ok()?),
             ["queued", ticket] => Event::Queued(ticket.parse().ok()?),
-            ["granted", token] => Event::Granted(token.parse().ok()?),
+            ["granted", token] => Event::Granted(token.parse().ok()?, 0),
+            ["granted", token, slot] => Event::Granted(token.parse().ok()?, slot.parse().ok()?),
+            ["shares", most] => Event::Shares(most.parse().ok()?),
+            ["downgrades", most] => Event::Downgrades(most.parse().ok()?),
+            ["seen", token, slot, most] => {
+                Event::Seen { token: token.parse().ok()?, slot: slot.parse().ok()?, most: most.parse().ok()? }
+            }
             ["clock", server, took] => Event::Clock { server_us: server.parse().ok()?, took_ns: took.parse().ok()? },
             [word] => PLAIN.into_iter().find(|event| event.to_string() == word)?,
             _ => return None,
@@ -64,7 +81,7 @@ impl Event {
 
     /// Whether it is an event of a whole process and not of a single waiter.
     pub(super) fn of_process(self) -> bool {
-        matches!(self, Event::Died | Event::Paused | Event::Resumed | Event::Clock { .. })
+        matches!(self, Event::Died | Event::Paused | Event::Resumed | Event::Clock { .. } | Event::Seen { .. })
     }
 }
 
@@ -73,7 +90,11 @@ impl fmt::Display for Event {
         match self {
             Event::CalledFor(timeout_ns) => write!(f, "called {timeout_ns}"),
             Event::Queued(ticket) => write!(f, "queued {ticket}"),
-            Event::Granted(token) => write!(f, "granted {token}"),
+            Event::Granted(token, 0) => write!(f, "granted {token}"),
+            Event::Granted(token, slot) => write!(f, "granted {token} {slot}"),
+            Event::Shares(most) => write!(f, "shares {most}"),
+            Event::Downgrades(most) => write!(f, "downgrades {most}"),
+            Event::Seen { token, slot, most } => write!(f, "seen {token} {slot} {most}"),
             Event::Clock { server_us, took_ns } => write!(f, "clock {server_us} {took_ns}"),
             plain => f.write_str(&format!("{plain:?}").to_lowercase()),
         }

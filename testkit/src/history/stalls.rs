@@ -1,9 +1,10 @@
 //! I5 and I6: no waiter waits for dead processes longer than promised, and no lost message is noticed later than by the
 //! next heartbeat. So no waiter is forgotten.
 //!
-//! A stall is the time between the end of a hold and the next grant while a live waiter waits.
+//! A stall is the time between the end of a hold and the next grant while a live waiter waits. Where several may hold
+//! the lock, it begins when the holders that are left let one more in, and so nobody starves among them.
 
-use std::time::Duration;
+use std::{cmp::Reverse, time::Duration};
 
 use super::{
     terms::{Terms, nanos},
@@ -13,7 +14,7 @@ use super::{
 #[derive(Clone, Debug)]
 pub struct Stall {
     pub from_ns: u64,
-    /// How long a live waiter waited for a lock that nobody held.
+    /// How long a live waiter waited for a lock that could have been granted to it.
     pub waited: Duration,
     /// The longest that this may take, given the faults.
     pub allowed: Duration,
@@ -27,8 +28,8 @@ impl History {
             Some(Stall { from_ns, waited, allowed, next }) => {
                 let next = next.unwrap_or_else(|| "nobody".to_owned());
                 Err(format!(
-                    "from {from_ns} on nobody held the lock and it was waited for {waited:?}, where {allowed:?} are \
-                     admitted, until it was granted to {next}"
+                    "from {from_ns} on the lock was free for one more and it was waited for {waited:?}, where \
+                     {allowed:?} are admitted, until it was granted to {next}"
                 ))
             }
             None => Ok(()),
@@ -47,13 +48,17 @@ impl History {
         let befallen: Vec<&Wait> = self.waits().iter().filter(befallen).collect();
         let mut waits = self.waits();
         let mut stalls = Vec::new();
-        let (mut from, mut before): (u64, Option<&Hold<'_>>) = (first.called_ns, None);
+        let mut holders = Holders { since: first.called_ns, spans: Vec::new() };
         for next in grants.iter().map(Some).chain([None]) {
             let to = next.map_or(end, |next| next.granted);
+            let blocked = holders.keep_out(next.map_or(1, |next| next.wait.most));
+            let (held_to, over) = blocked.unwrap_or_default();
+            let from =
+                holders.since.max(held_to).max(next.and_then(|next| self.last_in_the_way(next)).unwrap_or_default());
             if from < to {
-                let gap = Gap { from, to, before, next };
+                let gap = Gap { from, to, over, next };
                 while let Some((first, rest)) = waits.split_first()
-                    && first.waited_until().is_some_and(|until| until <= from)
+                    && first.waited_until().is_some_and(|until| until <= holders.since)
                 {
                     waits = rest;
                 }
@@ -64,13 +69,76 @@ impl History {
                     next: next.map(|next| next.wait.waiter.clone()),
                 });
             }
-            if let Some(next) = next
-                && next.to >= from
-            {
-                (from, before) = (next.to, Some(next));
+            if let Some(next) = next {
+                holders.add(next, terms);
             }
         }
         stalls
+    }
+
+    /// When the last waiter left that stood before this one and let in fewer than it does: who does not fit stops all
+    /// behind it.
+    fn last_in_the_way(&self, hold: &Hold<'_>) -> Option<u64> {
+        let most = hold.wait.most;
+        if most == 1 {
+            return None;
+        }
+        let ticket = hold.wait.ticket?;
+        let queued = self.clock.latest(ticket, hold.wait.called_ns, hold.from).unwrap_or(hold.from);
+        let before = self.waits().iter().take_while(|wait| wait.called_ns < queued);
+        let in_the_way = before.filter(|wait| wait.most < most && wait.ticket.is_none_or(|its| its < ticket));
+        in_the_way.filter_map(|wait| wait.left_ns).filter(|&left| left < hold.granted).max()
+    }
+}
+
+/// Those that hold the lock or may hold it still, at the grant that is looked at.
+struct Holders {
+    /// The latest grant before it.
+    since: u64,
+    spans: Vec<Span>,
+}
+
+/// A hold, or the part of it before or after a downgrade.
+struct Span {
+    slot: u32,
+    /// How many may hold together meanwhile.
+    most: u32,
+    /// Until when it certainly held.
+    to: u64,
+    /// The latest time at which the server may have noticed its end.
+    over: u64,
+}
+
+impl Holders {
+    /// When the last one that kept out a waiter that lets so many hold together held to, and was over.
+    fn keep_out(&mut self, most: u32) -> Option<(u64, u64)> {
+        self.spans.sort_by_key(|span| Reverse(span.over));
+        let mut least = most;
+        (2..).zip(&self.spans).find_map(|(count, span)| {
+            least = least.min(span.most);
+            (count > least).then_some((span.to, span.over))
+        })
+    }
+
+    fn add(&mut self, hold: &Hold<'_>, terms: &Terms) {
+        let Wait { slot, most, .. } = *hold.wait;
+        // Who cannot hold together with this one was gone.
+        for span in &mut self.spans {
+            if span.slot == slot || span.most == 1 || most == 1 {
+                span.over = span.to.max(span.over.min(hold.granted));
+            }
+        }
+        self.since = self.since.max(hold.granted);
+        self.spans.retain(|span| span.over > self.since);
+        let lease = if hold.wait.released_ns.is_none() { terms.lease_ns() } else { 0 };
+        let (to, over) = (hold.to, hold.to.saturating_add(lease));
+        match hold.wait.downgraded_ns.zip(hold.wait.downgrades) {
+            Some((done, (_, lets_in))) => {
+                self.spans.push(Span { slot, most, to: done, over: done });
+                self.spans.push(Span { slot, most: lets_in, to, over });
+            }
+            None => self.spans.push(Span { slot, most, to, over }),
+        }
     }
 }
 
@@ -78,7 +146,8 @@ impl History {
 struct Gap<'a> {
     from: u64,
     to: u64,
-    before: Option<&'a Hold<'a>>,
+    /// When the holder that was in the way was gone, at the latest.
+    over: u64,
     next: Option<&'a Hold<'a>>,
 }
 
@@ -86,8 +155,10 @@ impl Gap<'_> {
     /// How much of the gap at least one of these live waiters waited.
     fn waited(&self, waits: &[Wait]) -> Duration {
         let (mut waited, mut counted_to) = (0, self.from);
+        // Others than these may have to wait for more holders to go.
+        let fits = |wait: &&Wait| self.next.is_none_or(|next| wait.most >= next.wait.most);
         // By the time of their calls, so that what overlaps is counted once.
-        for wait in waits.iter().take_while(|wait| wait.called_ns < self.to) {
+        for wait in waits.iter().take_while(|wait| wait.called_ns < self.to).filter(fits) {
             let from = wait.called_ns.max(counted_to);
             let to = wait.waited_until().unwrap_or(u64::MAX).min(self.to);
             if from < to {
@@ -100,10 +171,7 @@ impl Gap<'_> {
 
     /// `befallen`: the waits whose processes died, were paused, or did not take a grant.
     fn allowed(&self, befallen: &[&Wait], terms: &Terms) -> Duration {
-        let mut until = self.from + terms.heartbeat();
-        if self.before.is_some_and(|before| before.wait.released_ns.is_none()) {
-            until = until.max(self.from + terms.lease_ns());
-        }
+        let mut until = self.over.max(self.from + terms.heartbeat());
         for wait in befallen.iter().filter(|wait| wait.stands_before(self)) {
             let deaths = wait.died_ns.into_iter().chain(wait.pauses.iter().map(|(paused, _)| *paused));
             for death in deaths.filter(|&death| death <= self.to && wait.waits_at(death)) {

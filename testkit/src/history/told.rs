@@ -15,18 +15,27 @@ impl History {
         if grants.len() > 1 && self.clock.is_empty() {
             return Err("the history does not tell the server's clock".into());
         }
-        // The earliest of the later grants: at the next grant by the clock nobody else may believe in a lease.
-        let mut next: Option<Hold<'_>> = None;
-        for hold in grants.into_iter().rev() {
-            if let Some(next) = next
-                && hold.believed()
-                && next.granted < hold.to
-                && !self.admits_belief(terms, &hold, &next)
-            {
+        // When the earliest grant from each one on was, by the clock: a holder that knew by then has no part in them.
+        let mut earliest: Vec<u64> = grants.iter().map(|hold| hold.granted).collect();
+        for at in (1..earliest.len()).rev() {
+            earliest[at - 1] = earliest[at - 1].min(earliest[at]);
+        }
+        let mut standing: Vec<Hold<'_>> = Vec::new();
+        for (next, earliest) in grants.into_iter().zip(earliest) {
+            standing.retain(|hold| earliest < hold.to);
+            let believes = |hold: &Hold<'_>| next.granted < hold.to;
+            let taken = |hold: &Hold<'_>| believes(hold) && hold.excludes(&next, next.granted);
+            if let Some(hold) = standing.iter().find(|hold| taken(hold) && !self.admits_belief(terms, hold, &next)) {
                 let late = (hold.to - next.granted) as f64 / 1e6;
                 return Err(format!("{hold} believed in its lease {late:.3} ms after it was granted to {next}"));
             }
-            next = Some(next.filter(|next| next.granted <= hold.granted).unwrap_or(hold));
+            // From here on the excuse is that of its belief, whoever comes next.
+            standing.retain(|hold| !taken(hold));
+            let believing: Vec<Hold<'_>> = standing.iter().filter(|hold| believes(hold)).copied().collect();
+            self.no_crowd(terms, &believing, &next, next.granted)?;
+            if next.believed() {
+                standing.push(next);
+            }
         }
         Ok(())
     }

@@ -17,6 +17,13 @@ pub struct Wait {
     pub waiter: String,
     pub ticket: Option<u64>,
     pub token: Option<u64>,
+    pub slot: u32,
+    /// How many may hold together while its lease lasts, as it asked.
+    pub most: u32,
+    /// From when on it may let so many hold together instead.
+    pub downgrades: Option<(u64, u32)>,
+    /// When it certainly does.
+    pub downgraded_ns: Option<u64>,
     pub called_ns: u64,
     /// When its ticket was first recorded: no earlier than its client knew of it.
     pub queued_ns: Option<u64>,
@@ -82,7 +89,11 @@ impl Hold<'_> {
 
 impl fmt::Display for Hold<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (token {}, from {} to ", self.wait.waiter, self.token, self.from)?;
+        write!(f, "{} (", self.wait.waiter)?;
+        if self.wait.most > 1 {
+            write!(f, "slot {} of {}, ", self.wait.slot, self.wait.most)?;
+        }
+        write!(f, "token {}, from {} to ", self.token, self.from)?;
         if self.to == u64::MAX { f.write_str("its end, unknown)") } else { write!(f, "{})", self.to) }
     }
 }
@@ -91,6 +102,8 @@ impl fmt::Display for Hold<'_> {
 pub struct History {
     waits: Vec<Wait>,
     pub(super) clock: ServerClock,
+    /// The leases that the server showed: when, at the latest, and the token, slot and number of each.
+    pub(super) seen: Vec<(u64, u64, u32, u32)>,
 }
 
 impl History {
@@ -144,16 +157,18 @@ impl History {
                 waiter: line.waiter.to_owned(),
                 called_ns: line.at,
                 timeout_ns,
+                most: 1,
                 ..Wait::default()
             };
             if waits.insert(line.waiter, wait).is_some() {
                 return Err(format!("{} called twice", line.waiter));
             }
         }
-        let mut marks = Vec::new();
+        let (mut marks, mut seen) = (Vec::new(), Vec::new());
         for (number, line) in lines.iter().enumerate() {
             match line.event {
                 Event::Clock { server_us, took_ns } => marks.push((line.at, line.at + took_ns, server_us)),
+                Event::Seen { token, slot, most } => seen.push((line.at, token, slot, most)),
                 Event::Died | Event::Paused => {
                     let resumed = |other: &&Line<'_>| other.event == Event::Resumed && other.process == line.process;
                     let until = lines[number..].iter().find(resumed).filter(|_| line.event == Event::Paused);
@@ -165,7 +180,7 @@ impl History {
         }
         let mut waits: Vec<Wait> = waits.into_values().collect();
         waits.sort_by_key(|wait| wait.called_ns);
-        Ok(History { waits, clock: ServerClock::new(marks) })
+        Ok(History { waits, clock: ServerClock::new(marks), seen })
     }
 
     /// All acquires, by the time of their calls.
@@ -237,7 +252,13 @@ impl<'a> Line<'a> {
                 wait.queued_ns.get_or_insert(self.at);
                 wait.ticket.replace(ticket).is_none_or(|before| before == ticket)
             }
-            Event::Granted(token) => wait.token.replace(token).is_none() && wait.granted_ns.replace(self.at).is_none(),
+            Event::Granted(token, slot) => {
+                wait.slot = slot;
+                wait.token.replace(token).is_none() && wait.granted_ns.replace(self.at).is_none()
+            }
+            Event::Shares(most) => std::mem::replace(&mut wait.most, most) == 1,
+            Event::Downgrades(most) => wait.downgrades.replace((self.at, most)).is_none(),
+            Event::Downgraded => wait.downgraded_ns.replace(self.at).is_none(),
             Event::Held => {
                 wait.held_ns = Some(self.at);
                 true

@@ -3,6 +3,7 @@
 mod ends;
 mod exclusion;
 mod order;
+mod sharing;
 mod stalls;
 mod told;
 

@@ -1,0 +1,81 @@
+//! Several holders: while a lease lasts, at most its number hold the lock together, each in a slot of its own, and
+//! nothing but a downgrade of its holder raises the number.
+
+use std::collections::BTreeMap;
+
+use super::{
+    terms::Terms,
+    waits::{History, Hold, Wait},
+};
+
+impl Hold<'_> {
+    /// How many may hold together at that moment, itself among them.
+    pub(super) fn most(&self, at: u64) -> u32 {
+        let lets_in = self.wait.downgrades.filter(|&(from, _)| from <= at);
+        lets_in.map_or(self.wait.most, |(_, most)| most)
+    }
+
+    /// Whether these two cannot both hold at that moment, whoever else does.
+    pub(super) fn excludes(&self, other: &Hold<'_>, at: u64) -> bool {
+        self.wait.slot == other.wait.slot || self.most(at) == 1 || other.most(at) == 1
+    }
+}
+
+impl History {
+    /// Whether `newer` may have been granted the lock at that moment while these hold it.
+    pub(super) fn no_crowd(
+        &self,
+        terms: &Terms,
+        standing: &[Hold<'_>],
+        newer: &Hold<'_>,
+        at: u64,
+    ) -> Result<(), String> {
+        let all = || standing.iter().chain([newer]);
+        let too_many = |count: usize, hold: &Hold<'_>| count > hold.most(at) as usize;
+        if !all().any(|hold| too_many(standing.len() + 1, hold)) {
+            return Ok(());
+        }
+        // A holder that may believe in a lease which the server gave to another has none.
+        let superseded =
+            |hold: &&Hold<'_>| all().any(|other| hold.token < other.token && self.admits_belief(terms, hold, other));
+        let holders: Vec<&Hold<'_>> = all().filter(|hold| !superseded(hold)).collect();
+        match holders.iter().find(|hold| too_many(holders.len(), hold)) {
+            Some(hold) => {
+                let (count, most) = (holders.len(), hold.most(at));
+                Err(format!("{count} hold at once, and {hold} allows {most}: the last was {newer}"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The server shows each lease in the slot in which it was granted, and with no higher number than its holder wants.
+    pub fn raised_by_downgrades_alone(&self) -> Result<(), String> {
+        let granted = |wait: &'_ Wait| wait.token.is_some();
+        let by_token: BTreeMap<Option<u64>, &Wait> =
+            self.waits().iter().filter(|wait| granted(wait)).map(|wait| (wait.token, wait)).collect();
+        for &(at, token, slot, most) in &self.seen {
+            let Some(wait) = by_token.get(&Some(token)) else { continue };
+            let Wait { waiter, slot: own, .. } = wait;
+            if slot != *own {
+                return Err(format!("{waiter} was granted slot {own}, and the server showed it in slot {slot}"));
+            }
+            let downgraded = wait.downgrades.filter(|&(from, _)| from <= at).map(|(_, most)| most);
+            let allowed = wait.most.max(downgraded.unwrap_or_default());
+            if most > allowed {
+                return Err(format!("{waiter} allows {allowed}, and the server showed {most} for it"));
+            }
+        }
+        Ok(())
+    }
+
+    /// The most that held the lock together.
+    pub fn most_at_once(&self) -> usize {
+        let mut standing: Vec<Hold<'_>> = Vec::new();
+        let holds = self.holds().into_iter().filter(Hold::believed).map(|hold| {
+            standing.retain(|before| hold.from < before.to);
+            standing.push(hold);
+            standing.len()
+        });
+        holds.max().unwrap_or_default()
+    }
+}
