@@ -31,7 +31,7 @@ pub const MISTAKES: [Mistake; 30] = [
         what: "a waiter has no memory",
         scene: "a queue",
         rule: "`memory` of the last reply about that lock",
-        changes: &[("return self.text if now_us() < self.heard + _DAY else b\"\"", "return b\"\"")],
+        changes: &[("and not self.epoch else memory.text", "and not self.epoch else b\"\"")],
     },
     Mistake {
         what: "all acquires have one secret",
@@ -151,7 +151,7 @@ pub const MISTAKES: [Mistake; 30] = [
         what: "a waiter empties its memory as a client does that has nothing at the lock",
         scene: "a queue",
         rule: "`memory` of the last reply about that lock",
-        changes: &[("< self.heard + _DAY else b\"\"", "< self.heard + self.keep else b\"\"")],
+        changes: &[(">= memory.heard + self.lock._liveness + _DAY:", ">= memory.heard + memory.keep:")],
     },
     Mistake {
         what: "the memory goes through UTF-8",
