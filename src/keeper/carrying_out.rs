@@ -64,13 +64,14 @@ impl Keeper {
                 observe::queued(&self.wakers, &caller.spec, ticket, rank);
                 caller.queued.take().map(|queued| queued.send(ticket));
             }
-            Effect::Granted { id, spec, token, ticket, slot, deadline } => {
+            // Not `slot`: that is the machine's, and of the same type.
+            Effect::Granted { id, spec, token, ticket, slot: of_lease, deadline } => {
                 let wakers = self.wakers.clone();
                 let Some(Caller { origin, queued, resolved, .. }) = self.forget_caller(id) else {
                     // No caller is left to take it.
                     return self.tell_machine(slot, Event::Command(Command::GiveBack { id }));
                 };
-                let shared = Arc::new(Shared::new(spec, id, (token, ticket, slot), origin, deadline, wakers));
+                let shared = Arc::new(Shared::new(spec, id, (token, ticket, of_lease), origin, deadline, wakers));
                 lock(&self.leases).insert(id, shared.clone());
                 let _ = resolved.send(Ok(OwnedLease::new(shared, self.messages.clone())));
                 queued.map(|queued| queued.send(ticket));

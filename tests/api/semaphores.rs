@@ -227,3 +227,31 @@ async fn after_a_loss_a_lease_comes_back_beside_a_strangers_that_it_fits_with() 
         assert_eq!(tokens, expected[..if fits { 2 } else { 1 }]);
     }
 }
+
+/// Acquires that are dropped while their answers are under way, next to leases of the same client.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_dropped_acquire_leaves_no_lease_among_those_of_its_client() {
+    let server = RedisServer::start();
+    let clients = [connect(&server).await, connect(&server).await];
+    let rounds = (0..2 * 8).map(|number| {
+        let (pool, writer) = (semaphore(&clients[number % 2], 1000), semaphore(&clients[number % 2], 1));
+        async move {
+            for round in 0..100_u64 {
+                let after = Duration::from_micros(fastrand::u64(0..3000));
+                let lock = if number == 0 && round % 10 == 0 { &writer } else { &pool };
+                if round % 3 == 0 {
+                    drop(tokio::time::timeout(after, lock.try_acquire()).await);
+                } else {
+                    drop(tokio::time::timeout(after, lock.acquire()).await);
+                }
+            }
+        }
+    });
+    let tasks: Vec<_> = rounds.map(tokio::spawn).collect();
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let pool = semaphore(&clients[0], 1000);
+    let is_empty = async || pool.inspect().await.unwrap().holders.is_empty();
+    eventually_async("nobody holds it", SOON, is_empty).await;
+}
