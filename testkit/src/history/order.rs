@@ -2,7 +2,7 @@
 //! since that ticket was given.
 
 use super::{
-    terms::{Admitted, Terms, Trouble, nanos},
+    terms::{Terms, Trouble, nanos},
     waits::{History, Hold, Wait},
 };
 
@@ -21,7 +21,10 @@ impl History {
                 let waiting = other.gone().is_none_or(|gone| hold.granted < gone);
                 // The most expensive look-up comes last, since a long history has many pairs.
                 let wronged = lower && not_before && waiting;
-                wronged && !other.was_away(terms, hold.granted) && !self.admits_overtaking(terms, other, &hold)
+                wronged
+                    && !other.was_away(terms, hold.granted)
+                    && !other.may_have_held(terms, &hold)
+                    && !self.admits_overtaking(terms, other, &hold)
             });
             if let Some(other) = overtaken {
                 let its = other.ticket.unwrap_or_default();
@@ -54,21 +57,18 @@ impl History {
 }
 
 impl Wait {
+    /// Whether it may have been granted the lock before this one, which holds it too, and have gone before it heard of
+    /// that: a heartbeat later it would have.
+    fn may_have_held(&self, terms: &Terms, beside: &Hold<'_>) -> bool {
+        let both = self.token.is_none() && self.most > 1 && beside.wait.most > 1;
+        both && self.gone().is_some_and(|gone| gone <= terms.heard_by(beside.granted))
+    }
+
     /// Whether its process was paused then, or until just before, for so long that it may have lost its place: it
     /// returns to its place as soon as the server hears of it.
     fn was_away(&self, terms: &Terms, at: u64) -> bool {
-        let grace = terms.heartbeat() + nanos(terms.slack);
         self.pauses.iter().any(|&(from, resumed)| {
-            let mut back = resumed.saturating_add(grace);
-            // Several silences can follow each other.
-            loop {
-                let in_the_way = |silence: &&Admitted| silence.from_ns <= back && silence.to_ns >= resumed;
-                let over = terms.silences().filter(in_the_way).map(|silence| silence.to_ns + grace).max();
-                match over.filter(|&over| over > back) {
-                    Some(over) => back = over,
-                    None => break,
-                }
-            }
+            let back = terms.heard_by(resumed);
             (from..=back).contains(&at)
         })
     }

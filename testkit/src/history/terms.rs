@@ -78,6 +78,21 @@ impl Terms {
         self.admitted.iter().filter(|admitted| admitted.trouble == Trouble::Silent)
     }
 
+    /// By when the server and a process that runs from this moment on have heard of each other.
+    pub(super) fn heard_by(&self, at: u64) -> u64 {
+        let grace = self.heartbeat() + nanos(self.slack);
+        let mut heard = at.saturating_add(grace);
+        // Several silences can follow each other.
+        loop {
+            let in_the_way = |silence: &&Admitted| silence.from_ns <= heard && silence.to_ns >= at;
+            let over = self.silences().filter(in_the_way).map(|silence| silence.to_ns + grace).max();
+            match over.filter(|&over| over > heard) {
+                Some(over) => heard = over,
+                None => return heard,
+            }
+        }
+    }
+
     /// Whether there was this fault at that moment.
     pub(super) fn there_was(&self, trouble: Trouble, at: u64) -> bool {
         let its =

@@ -167,6 +167,18 @@ fn order_rejects_a_reader_that_overtakes_a_writer() {
     rejected(two_but(&text).order(&calm()), "c.1 (ticket 201) waited when d.1");
 }
 
+/// The reply that granted b the lock crossed its giving up.
+#[test]
+fn order_excuses_one_that_may_have_held_it_unheard() {
+    let unheard = |left: &str| {
+        let left = format!("20 d d.1 called\n20 d d.1 shares 2\n21 d d.1 queued 200\n{left}");
+        two_but(&[("20 c c.1 called", &format!("{left}\n20 c c.1 called"))])
+    };
+    assert_eq!(unheard("41 d d.1 left").order(&terms()), Ok(()));
+    rejected(unheard("42 d d.1 left").order(&terms()), "d.1 (ticket 200) waited when c.1");
+    rejected(unheard("41 d d.1 granted 210 2\n42 d d.1 released").order(&terms()), "d.1 (ticket 200)");
+}
+
 /// Accepted until `latest`, and rejected from then on.
 #[track_caller]
 fn granted_by(latest: u64, text: &str, grant: &str) {
