@@ -191,3 +191,42 @@ async fn the_1001st_reader_waits_in_its_place() {
     soon(next.release()).await.unwrap();
     keys_left_after(soon(writer).await.unwrap(), &server);
 }
+
+/// No reader that came after a writer holds the lock before it, however many come and go.
+#[tokio::test]
+async fn a_writer_among_busy_readers_waits_for_those_before_it_alone() {
+    const READERS: usize = 100;
+    let server = RedisServer::start();
+    let locks = [rw_lock(&server).await, rw_lock(&server).await, rw_lock(&server).await, rw_lock(&server).await];
+    let (granted, mut grants) = tokio::sync::mpsc::unbounded_channel();
+    let read = |number: usize| {
+        let (index, granted) = (locks[number % 4].clone(), granted.clone());
+        async move {
+            while let Ok(reader) = soon(index.read()).await
+                && granted.send((reader.ticket(), reader.token())).is_ok()
+            {
+                tokio::time::sleep(Duration::from_micros(fastrand::u64(0..3000))).await;
+                soon(reader.release()).await.unwrap();
+            }
+        }
+    };
+    let readers: Vec<_> = (0..READERS).map(|number| tokio::spawn(read(number))).collect();
+    let (mut writes, mut reads) = (Vec::new(), Vec::new());
+    for round in 0..10 {
+        // All have come round since the last one.
+        for _ in 0..READERS {
+            reads.push(soon(grants.recv()).await.unwrap());
+        }
+        let writer = soon(locks[round % 4].write()).await.unwrap();
+        writes.push((writer.ticket(), writer.token()));
+        soon(writer.release()).await.unwrap();
+    }
+    drop(grants);
+    for reader in readers {
+        soon(reader).await.unwrap();
+    }
+    for (ticket, token) in writes {
+        let overtook = reads.iter().find(|(its, granted)| (*its > ticket) != (*granted > token));
+        assert_eq!(overtook, None, "a writer had the ticket {ticket} and the token {token}");
+    }
+}
