@@ -199,7 +199,14 @@ async fn queue(
             () = sleep(pause) => {}
         }
         let silent = || (Instant::now() >= patience).then(|| "Redis does not answer".to_owned());
-        if let Some(why) = trouble(lock).await.or_else(silent) {
+        let why = trouble(lock).await.or_else(silent);
+        tokio::select! {
+            biased;
+            // A refusal for good may be the trouble: it is told once, as the end of the wait.
+            waiting = &mut enqueue => return waiting,
+            () = std::future::ready(()) => {}
+        }
+        if let Some(why) = why {
             reporter.trouble(&why, tip);
         }
         pause = Duration::from_millis(500);
