@@ -19,8 +19,8 @@ def say(*words):
 
 class Driver:
     def __init__(self, url, prefix, name, *spans):
-        lease, liveness, buffer, notice = (int(span) / SECOND for span in spans)
-        options = {"lease": lease, "liveness": liveness, "buffer": buffer, "notice": notice}
+        lease, liveness, buffer, notice = (int(span) / SECOND for span in spans[:4])
+        options = {"lease": lease, "liveness": liveness, "buffer": buffer, "notice": notice, "slots": int(spans[4])}
         self.another = lambda: fairlock.Lock(url, name, prefix=prefix, push="--polls" not in sys.argv, **options)
         # A `Lock` has one waiter at a time, and is used again.
         self.idle, self.waiting, self.leases = [], {}, {}
@@ -35,7 +35,7 @@ class Driver:
 
     def held(self, waiter):
         lease = self.leases.get(waiter)
-        say("held" if lease and lease.remaining() > 0 else "lost", waiter)
+        say(*(["held", waiter, lease.slot] if lease and lease.remaining() > 0 else ["lost", waiter]))
 
     def release(self, waiter):
         self._begin(self._release, waiter)
@@ -63,7 +63,7 @@ class Driver:
             self.leases[waiter] = lease
             if leaves.is_set():
                 return self._give_back(waiter)
-            return say("granted", waiter, lease.token, lease.ticket)
+            return say("granted", waiter, lease.token, lease.ticket, lease.slot)
         self.idle.append(lock)
         say(*said)
 
@@ -90,7 +90,7 @@ for line in sys.stdin:
     verb, *words = line.split()
     if verb == "open":
         driver = Driver(*words)
-        say("ready", "waits", "leaves", *([] if "--polls" in sys.argv else ["pushes"]))
+        say("ready", "waits", "leaves", "slots", *([] if "--polls" in sys.argv else ["pushes"]))
     elif verb == "try":
         driver.acquire(*words, "try")
     else:

@@ -6,7 +6,8 @@
         lease.check()  # before what matters: is the lease still ours?
 
 A `Lock` has one waiter or one lease at a time: whoever wants a second one takes another `Lock`. Times of callers are
-seconds; times in this file are whole microseconds of a clock that counts suspended time.
+seconds; times in this file are whole microseconds of a clock that counts suspended time. With `slots=3` it is a
+semaphore: three may hold it together, and `lease.slot` says which of them this is.
 """
 
 import itertools
@@ -51,14 +52,16 @@ class _Memory:
 class Lock:
     """A lock by its name. It connects when it is first used."""
 
-    def __init__(self, url, name, *, prefix="fairlock", lease=30, liveness=10, buffer=2, notice=None, push=True):
+    def __init__(self, url, name, *, prefix="fairlock", lease=30, liveness=10, buffer=2, notice=None, push=True, slots=1):
         if not 1 <= len(name.encode()) <= 512 or name.startswith("}"):
             raise ValueError("a lock's name has 1 to 512 bytes, and does not begin with a closing brace")
         if "{" in prefix or "}" in prefix:
             raise ValueError("a prefix has no braces")
         if not 0.05 <= min(lease, liveness) <= max(lease, liveness, buffer) <= 30 * 86400 or buffer < 0:
             raise ValueError("lease and liveness are from 50 ms to 30 days, the buffer is at most 30 days")
-        self._url, self._prefix, self._push = url, prefix, push
+        if not 1 <= slots <= 1000:
+            raise ValueError("a lock has from 1 to 1000 slots, and with 1 only one may hold it")
+        self._url, self._prefix, self._push, self._slots = url, prefix, push, slots
         self._key = f"{prefix}:{{{name}}}:lock"
         self._lease, self._liveness, self._buffer = (int(span * SECOND) for span in (lease, liveness, buffer))
         self._notice = self._lease // 10 if notice is None else int(notice * SECOND)
@@ -166,7 +169,7 @@ class _Waiter:
         room = _UNBOUNDED if self.joins else 0
         return self._ask("acquire", lambda: [
             self.id, self.memory(acquires=True), self.seat if self.joins else b"",
-            packed_terms(lock._liveness, lock._buffer, lock._lease, room, 1, self.about),
+            packed_terms(lock._liveness, lock._buffer, lock._lease, room, 1, self.about, lock._slots),
         ])
 
     def _heartbeat(self):
@@ -191,7 +194,7 @@ class _Waiter:
     def holding(self):
         """The terms of a renewal."""
         lock = self.lock
-        return packed_terms(lock._liveness, lock._buffer, lock._lease, 0, 0, self.about)
+        return packed_terms(lock._liveness, lock._buffer, lock._lease, 0, 0, self.about, lock._slots)
 
     def _ask(self, verb, arguments):
         return self.lock._ask(self.wire, verb, arguments, within=self.left())
@@ -247,6 +250,7 @@ class Lease:
     def __init__(self, waiter, reply):
         self.token = reply.number("own_token")
         self.ticket = waiter.ticket or self.token
+        self.slot = reply.number("own_slot")
         self._waiter, self._lock, self._wire = waiter, waiter.lock, waiter.wire
         self._lost, self._released = None, False
         self._condition = threading.Condition()

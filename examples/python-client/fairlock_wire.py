@@ -31,7 +31,6 @@ _PROMISED = {  # by the words of the replies; one that lacks something of this i
     "unknown": None, "broken": None, "lost": None, "released": None, "expired": None, "left": None,
 }
 _AGAIN, _CLAIM = 1, 1  # flags of a reply, and of a lease in it
-_MOST = 1  # how many may hold the lock together
 
 
 class Failed(Exception):
@@ -62,9 +61,9 @@ def packed(*numbers):
     return struct.pack(f"<{len(numbers)}d", *numbers)
 
 
-def packed_terms(liveness, buffer, lease, room, as_claim, about):
+def packed_terms(liveness, buffer, lease, room, as_claim, about, most=1):
     texts = [text if isinstance(text, bytes) else text.encode() for text in about]
-    sizes = struct.pack("<HBBHHH", _MOST, as_claim, *map(len, texts), 0)
+    sizes = struct.pack("<HBBHHH", most, as_claim, *map(len, texts), 0)
     return packed(liveness, buffer, liveness // 3, lease, room) + sizes + b"".join(texts)
 
 
@@ -119,8 +118,9 @@ class Told:
         for _ in range(*rest.unpack("<H")):
             flags, id, seat, left = ord(rest.bytes(1)), rest.sized("<H"), rest.sized("<B"), rest.number()
             _, ticket, token = _numbers(seat, 3)
+            slot, _most = struct.unpack_from("<HH", seat, 25)
             if token:
-                values |= {"own_id": id, "own_seat": seat, "own_ticket": ticket, "own_token": token}
+                values |= {"own_id": id, "own_seat": seat, "own_ticket": ticket, "own_token": token, "own_slot": slot}
                 values["own_left_us"] = left
                 if flags & _CLAIM:
                     values["own_claim"] = 1

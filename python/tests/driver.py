@@ -65,7 +65,7 @@ async def give_back(waiter: str) -> None:
 
 async def obey() -> None:
     _, url, prefix, name, *spans = (await in_thread(sys.stdin.readline)).split()
-    lease, liveness, buffer, notice = (int(span) / SECOND for span in spans)
+    lease, liveness, buffer, notice = (int(span) / SECOND for span in spans[:4])
     client = fairlock.Client(url, prefix=prefix)
     lock = client.lock(name, lease=lease, liveness=liveness, buffer=buffer, notice=notice)
     print("ready waits pushes full", "leaves" if TASKS else "", flush=True)

@@ -76,7 +76,11 @@ impl Driven {
     fn live(mut self, lines: &Receiver<(u64, String)>, dead: &Dead) {
         let Orders { url, lock, lease, liveness, buffer, .. } = &self.orders;
         let [lease, liveness, buffer] = [lease, liveness, buffer].map(Duration::as_micros);
-        self.tell(&format!("open {url} fairlock {lock} {lease} {liveness} {buffer} {}", lease / 10));
+        self.tell(&format!(
+            "open {url} fairlock {lock} {lease} {liveness} {buffer} {} {}",
+            lease / 10,
+            self.orders.most()
+        ));
         let mut pinged = None;
         loop {
             let line = lines.recv_timeout(LOOK);
@@ -157,6 +161,9 @@ impl Driven {
         let called = now_ns();
         let event = timeout.map_or(Event::Called, Event::CalledFor);
         self.record.note_at(called, &waiter, event);
+        if self.orders.most() > 1 {
+            self.record.note_at(called, &waiter, Event::Shares(self.orders.most()));
+        }
         self.tell(&line);
         self.slots[slot] = Slot { waiter, long, doing: Doing::Waits { called, timeout: timeout.unwrap_or(0), leaves } };
     }

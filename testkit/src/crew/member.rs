@@ -60,6 +60,11 @@ impl Orders {
         history.with_extension("stop")
     }
 
+    /// Of a driver, all of whose acquires are of one kind.
+    pub fn most(&self) -> u32 {
+        self.mosts[self.number % self.mosts.len()]
+    }
+
     /// Whether writers become readers.
     fn downgrades(&self) -> bool {
         self.mosts.contains(&1) && self.mosts.contains(&READERS)

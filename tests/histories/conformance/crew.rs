@@ -53,6 +53,30 @@ pub fn share_a_queue(drivers: &[String]) {
     }
 }
 
+/// The same for a semaphore, under fewer faults.
+pub fn share_slots(drivers: &[String]) {
+    for seed in seeds(&[32]) {
+        let server = RedisServer::builder().plain().start();
+        let proxy = Proxy::start(&server).tcp();
+        let crew = Crew::at(&server).seed(seed).slots(3).processes(8).waiters(4).lease(Duration::from_secs(3));
+        let crew = crew.liveness(Duration::from_millis(2500), Duration::from_millis(2500));
+        let mut crew =
+            crew.by_way_of(&proxy.tcp_url()).slack(Duration::from_secs(6)).long_of(4).every_other_is(drivers).start();
+        crew.work(20);
+        crew.suffer(vec![
+            killed("Rust processes killed", false, 1),
+            killed("processes of drivers killed", true, 2),
+            fault::holders_paused_of("holders of drivers paused for long", "-driver", 1),
+            connections::killed(&server, 10),
+            data::flushed(&server, 1),
+        ]);
+        (0..drivers.len()).for_each(|kind| is_served(&mut crew, &format!("-driver{kind}-")));
+        let report = crew.finish();
+        assert_eq!(report.at_once, 3, "{report}");
+        keys_left(&server);
+    }
+}
+
 /// Kills processes of one kind. A hit is a waiter that died in the queue, or holding the lock.
 fn killed(name: &'static str, of_driver: bool, hits: u64) -> Fault<'static> {
     Fault::new(name, hits, move |crew| {

@@ -11,6 +11,7 @@ const GRANTED: &str = "the fencing token is `own_token`";
 const TAKEN: &str = "`own_id` is the ID, without `own_claim`: the lock is granted";
 const RENEWS: &str =
     "**Renew** whenever a third of LEASE has passed since the last request that was answered with the lease";
+const SLOT: &str = "two bytes each: the slot of the lease, and `most`";
 pub const RELEASES: &str =
     "**Release**: `release CLIENT.N MEMORY SEAT` until it is answered or the deadline has passed.";
 const RELEASED: &str = "`released` says that the lease lasted until then, and so does `unknown` to a request that was \
@@ -40,7 +41,40 @@ pub fn took(judge: &mut Judge<'_>, waiter: &str, id: &str) -> Verdict {
     judge.must(said[2] == token.to_string(), GRANTED, || format!("the driver says {said:?}, and not {token}"))?;
     let place = judge.ledger.acquires[id].ticket.to_string();
     let right = said[3] == place || judge.ledger.acquires[id].room == "0";
-    judge.must(right, "the `ticket` is its place", || format!("the driver says {said:?}, and not {place}"))
+    judge.must(right, "the `ticket` is its place", || format!("the driver says {said:?}, and not {place}"))?;
+    let slot = judge.ledger.acquires[id].slot.to_string();
+    let right = !judge.ledger.terms.can("slots") || said.get(4) == Some(&slot);
+    judge.must(right, SLOT, || format!("the driver says {said:?}, and not slot {slot}"))
+}
+
+/// Others hold the lock too: the client is in slot 2 from the answer to a try, and in slot 1 from a claim.
+pub fn several_holders(judge: &mut Judge<'_>) -> Verdict {
+    judge.tell("try a");
+    let asked = judge.request("acquire", "It tries, renews and releases")?;
+    let first = asked.text(0);
+    judge.in_slot(&first, 2);
+    judge.grants(&asked, "granted", &first, SOON_RENEWED, false);
+    took(judge, "a", &first)?;
+    let renewal = judge.request("renew", RENEWS)?;
+    judge.grants(&renewal, "renewed", &first, WHOLE, false);
+    judge.tell("held a");
+    let said = judge.says("held", "a", SLOT)?;
+    judge.must(said.get(2).is_some_and(|slot| slot == "2"), SLOT, || format!("the driver says {said:?}"))?;
+
+    judge.tell("acquire b -");
+    let asked = judge.request("acquire", "**Ask**: `acquire` with `room` 2^53.")?;
+    let second = asked.text(0);
+    judge.queued(&asked);
+    let beat = judge.request("heartbeat", "**Heartbeat** when a third of the liveness has passed")?;
+    judge.in_slot(&second, 1);
+    judge.grants(&beat, "alive", &second, WHOLE, true);
+    if !judge.ledger.terms.can("full") {
+        let renewal = judge.request("renew", "`own_id` is the ID, with `own_claim`: confirm the claim")?;
+        judge.grants(&renewal, "renewed", &second, WHOLE, false);
+    }
+    took(judge, "b", &second)?;
+    released(judge, "a")?;
+    released(judge, "b")
 }
 
 pub fn released(judge: &mut Judge<'_>, waiter: &str) -> Verdict {

@@ -50,6 +50,7 @@ impl<'a> Judge<'a> {
         server: &'a RedisServer,
         scripts: &Arc<Scripts>,
         lease: Duration,
+        most: u16,
     ) -> Verdict<Judge<'a>> {
         let (hear, heard) = channel();
         let url = listen(server, scripts, hear.clone());
@@ -62,13 +63,13 @@ impl<'a> Judge<'a> {
         // The notice is long enough for a client whose thread tells of a loss late, on a busy machine.
         let [lease, notice] = [lease, lease / 4].map(|span| span.as_micros() as u64);
         let [liveness, buffer] = [9_000_000, 1_000_000];
-        let terms = Terms { prefix: "rep", lock: "lock", lease, liveness, buffer, notice, can: HashSet::new() };
+        let terms = Terms { prefix: "rep", lock: "lock", lease, liveness, buffer, notice, most, can: HashSet::new() };
         let (asked, said, exchange) = Default::default();
         let (epoch, stamp) = (1_700_000_000_000_000, 1_700_000_000_000_001);
         let (ledger, keep, silent) = (Ledger::new(terms), Duration::from_secs(30), false);
         let mut judge =
             Judge { ledger, epoch, keep, stamp, server, driver, input, heard, asked, said, silent, exchange };
-        judge.tell(&format!("open {url} rep lock {lease} {liveness} {buffer} {notice}"));
+        judge.tell(&format!("open {url} rep lock {lease} {liveness} {buffer} {notice} {most}"));
         let ready = judge.next_line("ready")?;
         judge.ledger.terms.can = ready.into_iter().skip(1).collect();
         Ok(judge)
@@ -302,7 +303,7 @@ impl<'a> Judge<'a> {
         let token = if kind == "break" { token } else { self.stamp };
         let seat = match change {
             None => self.seat(id, None, ticket, token),
-            Some(_) => sealed_seat(self.epoch, ticket, token),
+            Some(_) => sealed_seat(self.epoch, ticket, token, (0, self.ledger.terms.most)),
         };
         if change.is_some() {
             self.ledger.forged.insert(seat.clone());
@@ -347,9 +348,15 @@ impl<'a> Judge<'a> {
     }
 
     fn seat(&mut self, id: &str, connection: Option<usize>, ticket: u64, token: u64) -> Vec<u8> {
-        let seat = sealed_seat(self.epoch, ticket, token);
+        let slot = self.ledger.acquires.get(id).map_or(0, |acquire| acquire.slot);
+        let seat = sealed_seat(self.epoch, ticket, token, (slot, self.ledger.terms.most));
         self.ledger.seat(id, connection, seat.clone());
         seat
+    }
+
+    /// What the next grants of this acquire say.
+    pub fn in_slot(&mut self, id: &str, slot: u16) {
+        self.ledger.acquires.entry(id.to_owned()).or_default().slot = slot;
     }
 
     /// A waiter keeps its ticket.

@@ -18,6 +18,7 @@ pub const SEAT: &str = "`seat`, or `own_seat` where `own_id` is the ID, replaces
 const OVER: &str = "After `release` or `leave` no other request of that ID follows";
 pub const ENDS: &str = "a client ends the old connection at the server before it asks anything again";
 const ONCE: &str = "N a decimal number (below 2^64) that this CLIENT never uses again";
+const MOST: &str = "how many may hold the lock together while this lease lasts, itself among them";
 const NUMBER: &str = "A number is whole, from 0 to 2^53";
 const SECRET: &str = "at least 120 random bits as text, new for each acquire; empty without a subscription";
 
@@ -37,6 +38,7 @@ pub struct Terms {
     pub liveness: u64,
     pub buffer: u64,
     pub notice: u64,
+    pub most: u16,
     /// What the driver says that its client can do.
     pub can: HashSet<String>,
 }
@@ -74,6 +76,7 @@ pub struct Acquire {
     seats: Vec<Told>,
     pub ticket: u64,
     pub token: u64,
+    pub slot: u16,
     pub holds: bool,
     /// A reply ended it, or a request of its client.
     over: bool,
@@ -182,8 +185,8 @@ impl Ledger {
             }
         }
         let counts = match &*asked.verb {
-            "acquire" => 13..=13,
-            "renew" => 14..=14,
+            "acquire" => 14..=14,
+            "renew" => 15..=15,
             "release" => 3..=3,
             "heartbeat" => 6..=21,
             "leave" => 2..=101,
@@ -220,6 +223,7 @@ impl Ledger {
             format!("`as_claim` is 0, and it did not send CLIENT KILL ID {}", late.unwrap().0)
         })?;
         self.spans(asked, true)?;
+        self.most(asked, 13)?;
         self.tag(asked)?;
         let secret = &asked.args[9];
         let hidden = secret.len() >= RANDOM || (secret.is_empty() && !self.terms.can("pushes"));
@@ -263,6 +267,7 @@ impl Ledger {
         })?;
         self.seat_of(asked, &id, &asked.args[2])?;
         number(asked, 6, self.terms.lease, "how long the lease is to last from now on")?;
+        self.most(asked, 14)?;
         self.tag(asked)?;
         must(acquire.secret == asked.args[9], "as in its acquire", || "the secret is another".into())?;
         let left = asked.text(13).parse::<u64>().ok();
@@ -316,6 +321,10 @@ impl Ledger {
         ];
         let (all, from) = if of_acquire { (&all[..], 3) } else { (&all[..3], 2) };
         all.iter().zip(from..).try_for_each(|(&(span, rule), nth)| number(asked, nth, span, rule))
+    }
+
+    fn most(&self, asked: &Asked, nth: usize) -> Verdict {
+        number(asked, nth, self.terms.most.into(), MOST)
     }
 
     fn tag(&self, asked: &Asked) -> Verdict {

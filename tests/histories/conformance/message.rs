@@ -19,11 +19,10 @@ pub fn sealed(numbers: &[u64]) -> Vec<u8> {
     std::iter::once(VERSION).chain(numbers.iter().copied().flat_map(double)).chain(opaque()).collect()
 }
 
-/// A seat, which begins with epoch, ticket and token, slot and `most`: those of a plain lock.
-pub fn sealed_seat(epoch: u64, ticket: u64, token: u64) -> Vec<u8> {
-    let plain = [0, 0, 1, 0];
+/// A seat, which begins with epoch, ticket and token, slot and `most`.
+pub fn sealed_seat(epoch: u64, ticket: u64, token: u64, (slot, most): (u16, u16)) -> Vec<u8> {
     let mut seat = sealed(&[epoch, ticket, token]);
-    drop(seat.splice(25..25, plain));
+    drop(seat.splice(25..25, [slot.to_le_bytes(), most.to_le_bytes()].concat()));
     seat
 }
 
@@ -82,7 +81,10 @@ pub fn unpacked(verb: &str, args: &[Vec<u8>]) -> Vec<Vec<u8>> {
         "acquire" => args.get(3).and_then(|text| terms(text)).map(|terms| [args[..3].to_vec(), terms].concat()),
         "renew" if args.len() == 5 => {
             let (terms, left) = (terms(&args[3]), numbers(1, &args[4]).filter(|_| args[4].len() == 8));
-            terms.zip(left).map(|(terms, left)| [args[..3].to_vec(), terms, left].concat())
+            terms.zip(left).map(|(mut terms, left)| {
+                let most = terms.pop();
+                [args[..3].to_vec(), terms, left, most.into_iter().collect()].concat()
+            })
         }
         "heartbeat" if args.len() > 3 => {
             let times = numbers(3, &args[2]).filter(|_| args[2].len() == 24);
@@ -99,11 +101,12 @@ fn numbers(count: usize, text: &[u8]) -> Option<Vec<Vec<u8>>> {
     Some(numbers.iter().map(|number| f64::from_le_bytes(*number).to_string().into_bytes()).collect())
 }
 
-/// liveness_us, buffer_us, heartbeat_us, lease_us, room, as_claim, secret, label, owner, tag. None if `most` cannot be.
+/// liveness_us, buffer_us, heartbeat_us, lease_us, room, as_claim, secret, label, owner, tag, most. None if `most` cannot be.
 fn terms(text: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut pieces = numbers(5, text)?;
     let (most, rest) = text.get(40..)?.split_at_checked(2)?;
-    if !(1..=1000).contains(&u16::from_le_bytes([most[0], most[1]])) {
+    let most = u16::from_le_bytes([most[0], most[1]]);
+    if !(1..=1000).contains(&most) {
         return None;
     }
     let (sizes, mut rest) = rest.split_at_checked(8)?;
@@ -112,6 +115,7 @@ fn terms(text: &[u8]) -> Option<Vec<Vec<u8>>> {
     for size in [sizes[1].into(), two(2), two(4), two(6)] {
         pieces.push(rest.split_off(..size)?.to_vec());
     }
+    pieces.push(most.to_string().into_bytes());
     rest.is_empty().then_some(pieces)
 }
 

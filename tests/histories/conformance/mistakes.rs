@@ -17,7 +17,13 @@ pub struct Mistake {
     changes: &'static [(&'static str, &'static str)],
 }
 
-pub const MISTAKES: [Mistake; 30] = [
+pub const MISTAKES: [Mistake; 31] = [
+    Mistake {
+        what: "a semaphore's renewal says that it is alone",
+        scene: "several holders",
+        rule: "how many may hold the lock together while this lease lasts, itself among them",
+        changes: &[("0, 0, self.about, lock._slots)", "0, 0, self.about)")],
+    },
     Mistake {
         what: "it remembers only the first memory",
         scene: "a free lock",

@@ -22,6 +22,7 @@ use std::{path::PathBuf, sync::Arc};
 use testkit::{RedisServer, root, say};
 
 pub use self::crew::share_a_queue;
+use self::crew::share_slots;
 use self::{
     complaint::Verdict,
     holding::WHOLE,
@@ -35,7 +36,8 @@ use self::{
 fn play(command: &str, wanted: impl Fn(&str) -> bool + Sync) -> Vec<(&'static str, Verdict<bool>)> {
     let (server, scripts) = (RedisServer::builder().plain().start(), Arc::new(Scripts::read()));
     let one = |needs: &[&str], lease, scene: scenes::Scene| {
-        let mut judge = Judge::start(command, &server, &scripts, lease)?;
+        let most = if needs.contains(&"slots") { 3 } else { 1 };
+        let mut judge = Judge::start(command, &server, &scripts, lease, most)?;
         let fits = needs.iter().all(|what| judge.ledger.terms.can(what));
         if fits {
             scene(&mut judge)?;
@@ -72,15 +74,28 @@ fn a_client_keeps_the_rules_of_the_page() {
 #[test]
 #[ignore = "it needs a client: make conformance"]
 fn a_queue_of_a_client_and_rust_processes() {
-    let (server, scripts) = (RedisServer::builder().plain().start(), Arc::new(Scripts::read()));
-    let waits = |command: &String| {
-        let judge = Judge::start(command, &server, &scripts, WHOLE);
-        judge.unwrap_or_else(|complaint| panic!("{complaint}")).ledger.terms.can("waits")
-    };
-    match clients().into_iter().filter(waits).collect::<Vec<_>>() {
+    match clients_that_can("waits") {
         none if none.is_empty() => say("the queue: left out, because this client does not wait in one"),
         waiting => share_a_queue(&waiting),
     }
+}
+
+#[test]
+#[ignore = "it needs a client: make conformance"]
+fn a_semaphore_of_a_client_and_rust_processes() {
+    match clients_that_can("slots") {
+        none if none.is_empty() => say("the semaphore: left out, because this client has no slots"),
+        sharing => share_slots(&sharing),
+    }
+}
+
+fn clients_that_can(what: &str) -> Vec<String> {
+    let (server, scripts) = (RedisServer::builder().plain().start(), Arc::new(Scripts::read()));
+    let can = |command: &String| {
+        let judge = Judge::start(command, &server, &scripts, WHOLE, 1);
+        judge.unwrap_or_else(|complaint| panic!("{complaint}")).ledger.terms.can(what)
+    };
+    clients().into_iter().filter(can).collect()
 }
 
 /// The smallest client of the page, which does not wait: all scenes that need no more.

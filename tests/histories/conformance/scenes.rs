@@ -6,7 +6,7 @@ use super::{
     complaint::Verdict,
     holding::{
         WHOLE, a_broken_lease, a_deadline, a_free_lock, a_longer_lease, a_lost_lease, answers_that_are_none,
-        no_free_lock,
+        no_free_lock, several_holders,
     },
     judge::Judge,
     waiting::{a_queue, an_old_message, giving_up, losses_of_data, messages},
@@ -18,7 +18,7 @@ const SHORT: Duration = Duration::from_secs(4);
 pub type Scene = fn(&mut Judge<'_>) -> Verdict;
 
 /// Their names, what a client must be able to do for them, the lease that it asks for, and what they do.
-pub const SCENES: [(&str, &[&str], Duration, Scene); 12] = [
+pub const SCENES: [(&str, &[&str], Duration, Scene); 13] = [
     ("a free lock", &[], WHOLE, a_free_lock),
     ("no free lock", &[], WHOLE, no_free_lock),
     ("answers that are none", &[], WHOLE, answers_that_are_none),
@@ -27,6 +27,7 @@ pub const SCENES: [(&str, &[&str], Duration, Scene); 12] = [
     ("a lost lease", &[], WHOLE, a_lost_lease),
     ("a broken lease", &[], WHOLE, a_broken_lease),
     ("a queue", &["waits"], WHOLE, a_queue),
+    ("several holders", &["waits", "slots"], WHOLE, several_holders),
     ("losses of data", &["waits"], WHOLE, losses_of_data),
     ("giving up", &["waits"], WHOLE, giving_up),
     ("messages", &["waits", "pushes"], WHOLE, messages),

@@ -22,7 +22,7 @@ impl Full {
     fn new() -> Full {
         let can = ["waits", "full"].map(str::to_owned).into();
         let (liveness, buffer, notice) = (9_000_000, 1_000_000, 600_000);
-        let terms = Terms { prefix: "rep", lock: "lock", lease: LEASE, liveness, buffer, notice, can };
+        let terms = Terms { prefix: "rep", lock: "lock", lease: LEASE, liveness, buffer, notice, most: 1, can };
         Full { ledger: Ledger::new(terms), seats: 0, memories: 0 }
     }
 
@@ -35,13 +35,13 @@ impl Full {
     fn acquires(&mut self, connection: usize, as_claim: &str, seat: &[u8]) -> Verdict<Asked> {
         let memory = self.memory();
         let id = format!("{CLIENT}.1");
-        let terms = ["9000000", "1000000", "3000000", "12000000", UNBOUNDED, as_claim, "", "", "", ""];
+        let terms = ["9000000", "1000000", "3000000", "12000000", UNBOUNDED, as_claim, "", "", "", "", "1"];
         self.asks(connection, "acquire", &[&[id.as_bytes(), &memory, seat], &terms.map(str::as_bytes)[..]].concat())
     }
 
     fn renews(&mut self, seat: &[u8], memory: &[u8]) -> Verdict<Asked> {
         let id = format!("{CLIENT}.1");
-        let terms = ["9000000", "0", "0", "12000000", "0", "0", "", "", "", "", "5000000"];
+        let terms = ["9000000", "0", "0", "12000000", "0", "0", "", "", "", "", "5000000", "1"];
         self.asks(1, "renew", &[&[id.as_bytes(), memory, seat], &terms.map(str::as_bytes)[..]].concat())
     }
 
