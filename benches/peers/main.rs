@@ -2,6 +2,8 @@
 //!
 //! Each lock is a program that is told by a line what to do. `cycles N` is answered by the median time of a cycle in
 //! microseconds. `contend N` is answered by the events of N turns, as `contention.rs` reads them, and a line `end`.
+//! `share MOST FIRST CALLERS TURNS` is for semaphores of MOST, and read-write locks if that is 0. It is answered by as
+//! many lists of events, one for each caller; FIRST is the number of the first, see `shared.rs`.
 
 #![allow(unreachable_pub, clippy::expect_used, clippy::unwrap_used)]
 
@@ -9,6 +11,8 @@ mod contention;
 #[path = "../kit/mod.rs"]
 mod kit;
 mod peer;
+mod shared;
+mod sharing;
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -46,6 +50,9 @@ fn main() -> ExitCode {
     }
     if wants("contention") {
         contention(rounds.min(5), &mut table);
+    }
+    if wants("shared") {
+        shared::measure(rounds.min(5));
     }
     table.verdict()
 }
@@ -181,6 +188,9 @@ fn this_lock(port: &str) {
     };
     serve(|line| {
         let (verb, count) = line.split_once(' ').expect("a verb and a count");
+        if verb == "share" {
+            return Some(shared::answer(&client, count));
+        }
         let count: usize = count.parse().expect("a number");
         Some(match verb {
             "cycles" => each(count, || release(acquire(&free))).to_string(),

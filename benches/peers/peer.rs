@@ -13,6 +13,14 @@ pub struct Peer {
     pub name: &'static str,
     server: Server,
     program: Program,
+    pub forms: &'static [Form],
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Form {
+    Lock,
+    Semaphore,
+    ReadWrite,
 }
 
 enum Server {
@@ -28,24 +36,62 @@ enum Program {
     Go,
     Python,
     Java,
+    /// Semaphores and read-write locks of Java.
+    JavaShared,
+    Node,
+    DistributedLock,
+}
+
+const fn lock_on(server: Server, name: &'static str, program: Program) -> Peer {
+    Peer { name, server, program, forms: &[Form::Lock] }
 }
 
 const fn on_redis(name: &'static str, program: Program) -> Peer {
-    Peer { name, server: Server::Redis, program }
+    lock_on(Server::Redis, name, program)
+}
+
+const fn semaphore(server: Server, name: &'static str, program: Program) -> Peer {
+    Peer { name, server, program, forms: &[Form::Semaphore] }
+}
+
+const fn read_write(server: Server, name: &'static str, program: Program) -> Peer {
+    Peer { name, server, program, forms: &[Form::ReadWrite] }
 }
 
 /// Those that promise an order come first.
 pub const PEERS: &[Peer] = &[
     on_redis("redis-fifo-lock", Program::Python),
     on_redis("redisson-fair", Program::Java),
-    Peer { name: "curator", server: Server::ZooKeeper, program: Program::Java },
-    Peer { name: "etcd", server: Server::Etcd, program: Program::Go },
+    lock_on(Server::ZooKeeper, "curator", Program::Java),
+    lock_on(Server::Etcd, "etcd", Program::Go),
     on_redis("redisson", Program::Java),
     on_redis("python-redis-lock", Program::Python),
     on_redis("redislock", Program::Go),
     on_redis("redsync", Program::Go),
     on_redis("redis-py", Program::Python),
     on_redis("rslock", Program::Rslock),
+];
+
+/// Semaphores and read-write locks, this project's first.
+pub const SHARED: &[Peer] = &[
+    Peer {
+        name: "fairlock",
+        server: Server::Redis,
+        program: Program::This,
+        forms: &[Form::Semaphore, Form::ReadWrite],
+    },
+    semaphore(Server::ZooKeeper, "curator-semaphore", Program::JavaShared),
+    read_write(Server::ZooKeeper, "curator-rw", Program::JavaShared),
+    semaphore(Server::Redis, "redisson-semaphore", Program::JavaShared),
+    semaphore(Server::Redis, "redisson-permits", Program::JavaShared),
+    read_write(Server::Redis, "redisson-rw", Program::JavaShared),
+    semaphore(Server::Redis, "npm redis-semaphore", Program::Node),
+    Peer {
+        name: "distributed-lock-redis",
+        server: Server::Redis,
+        program: Program::DistributedLock,
+        forms: &[Form::Semaphore, Form::ReadWrite],
+    },
 ];
 
 pub fn this() -> Peer {
@@ -147,6 +193,9 @@ impl Peer {
             Program::Go => "peer-go",
             Program::Python => "venv/bin/python",
             Program::Java => "java/classes/Peer.class",
+            Program::JavaShared => "java/classes/Shared.class",
+            Program::Node => "node/peer.js",
+            Program::DistributedLock => "distributed-lock",
         };
         Some(peers().join(file))
     }
@@ -173,10 +222,13 @@ impl Peer {
                 words.extend(own(sources().join("python/peer.py")));
                 words
             }
-            Program::Java => {
+            Program::Node => vec!["node".to_owned(), text(peers().join("node/peer.js"))],
+            Program::DistributedLock => vec![text(peers().join("distributed-lock"))],
+            Program::Java | Program::JavaShared => {
+                let main = if matches!(self.program, Program::Java) { "Peer" } else { "Shared" };
                 let classes = text(peers().join("java/classes"));
                 let path = format!("{classes}:{}", text(peers().join("java/*")));
-                ["java", "-cp", &path, "Peer", self.name].map(str::to_owned).into()
+                ["java", "-cp", &path, main, self.name].map(str::to_owned).into()
             }
         }
     }

@@ -19,6 +19,18 @@ fi
 (cd "$here/rslock" && cargo build --quiet --release --locked --target-dir "$peers/cargo" \
     && cp "$peers/cargo/release/peer-rslock" "$peers/rslock") || skip rslock "the build failed"
 
+(cd "$here/distributed-lock" && cargo build --quiet --release --locked --target-dir "$peers/cargo" \
+    && cp "$peers/cargo/release/peer-distributed-lock" "$peers/distributed-lock") \
+    || skip distributed-lock-redis "the build failed"
+
+# Next to its packages, where node looks for them.
+if have npm; then
+    (mkdir -p "$peers/node" && cp "$here"/node/* "$peers/node" && cd "$peers/node" \
+        && npm ci --silent --no-audit --no-fund) || skip "npm redis-semaphore" "npm failed"
+else
+    skip "npm redis-semaphore" "there is no npm"
+fi
+
 if have python3 && { [ -x "$peers/venv/bin/python" ] || python3 -m venv "$peers/venv"; }; then
     "$peers/venv/bin/python" -m pip install --quiet --disable-pip-version-check \
         --requirement "$here/python/requirements.txt" || skip "the locks of Python" "pip failed"
@@ -29,7 +41,7 @@ fi
 # The server of ZooKeeper comes with its client.
 if have mvn && have javac; then
     (cd "$here/java" && mvn -q -B dependency:copy-dependencies -DoutputDirectory="$peers/java" \
-        && javac -d "$peers/java/classes" -cp "$peers/java/*" Peer.java) || skip "Redisson, Curator" "the build failed"
+        && javac -d "$peers/java/classes" -cp "$peers/java/*" Peer.java Shared.java) || skip "Redisson, Curator" "the build failed"
 else
     skip "Redisson, Curator" "there is no mvn, or no javac"
 fi

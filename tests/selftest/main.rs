@@ -13,5 +13,6 @@ mod pages;
 mod proxy;
 mod public_docs;
 mod servers_and_children;
+mod sharing;
 mod shipped;
 mod topologies;
