@@ -293,7 +293,8 @@ class Client(OfOneProcess):
         on_lost: Optional[OnLost] = None,
         **options: Unpack[LeaseOptions],
     ) -> Union[F, Callable[[F], F]]:
-        """Decorates a function, or a coroutine function: each call holds the lock. With ``slots`` so many calls run at once.
+        """Decorates a function, or a coroutine function: each call holds the lock. With ``slots`` so many calls
+        run at once.
 
         A function that only returns an awaitable or a generator is refused, when it is called: what it returns would run
         without the lock. Decorate the coroutine function itself.

@@ -94,8 +94,8 @@ class AcquireAll(_Scoped[AllHeld, AsyncAllHeld]):
 
 
 class Lock(OfOneProcess):
-    """A lock with its name and options, made by :meth:`Client.lock`, or a semaphore (:meth:`Client.semaphore`). It holds nothing until it is acquired, and may be
-    kept and shared by threads, tasks and forked processes.
+    """A lock with its name and options, made by :meth:`Client.lock`, or a semaphore (:meth:`Client.semaphore`). It holds
+    nothing until it is acquired, and may be kept and shared by threads, tasks and forked processes.
     """
 
     __slots__ = ("_name", "_native_lock", "__weakref__")

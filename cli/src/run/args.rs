@@ -38,8 +38,8 @@ Exit codes:
 Environment:
   The command finds the lock's name in FAIRLOCK_NAME, in FAIRLOCK_TOKEN its fencing token, in FAIRLOCK_SLOT its \
 slot, and in FAIRLOCK_WAITED_MS how long it waited. The token rises with every grant: a store that the command writes \
-to should refuse lower tokens than it has seen, in this slot. FAIRLOCK_HELD tells a `fairlock run` inside the command which locks this job already holds: it \
-refuses (125) to wait for one of them, since the job would wait for itself.
+to should refuse lower tokens than it has seen, in this slot. FAIRLOCK_HELD tells a `fairlock run` inside the command \
+which locks this job already holds: it refuses (125) to wait for one of them, since the job would wait for itself.
 
   FAIRLOCK_LABEL and FAIRLOCK_LEASE stand for --label and --lease, and the command does not inherit them. The options \
 of the connection have variables too: REDIS_URL, FAIRLOCK_PREFIX, FAIRLOCK_LOCAL=1 and so on. With NOTIFY_SOCKET, as \
