@@ -2,7 +2,7 @@
 
 #[allow(dead_code, unreachable_pub)]
 #[path = "../../benches/peers/contention.rs"]
-mod analyser;
+pub(crate) mod analyser;
 
 use analyser::{Contention, Turn, judge};
 

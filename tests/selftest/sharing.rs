@@ -2,14 +2,12 @@
 //! must find in others.
 
 #[allow(dead_code, unreachable_pub)]
-#[path = "../../benches/peers/contention.rs"]
-mod contention;
-#[allow(dead_code, unreachable_pub)]
 #[path = "../../benches/peers/sharing.rs"]
-mod sharing;
+mod analyser;
 
+use crate::contention::analyser as contention;
+use analyser::{Shared, Sharing, judge};
 use contention::Turn;
-use sharing::{Shared, Sharing, judge};
 
 /// One turn, in milliseconds.
 fn turn(called: u64, got: u64, released: u64, writer: bool) -> Shared {
