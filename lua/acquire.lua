@@ -78,7 +78,7 @@ elseif joins then
   own, owns = struct.pack(OWN, 0, #id, id, SEAT_SIZE, VERSION, epoch, place, 0, 0, most, 0), 1
 else
   word = 'busy'
-  local tell_most = 1
+  local tell_from, tell_most = 0, 16
   -- include tell_holders → holders
   told = {'holders', holders}
 end

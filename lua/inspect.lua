@@ -1,10 +1,11 @@
 -- inspect: the holders and the waiters, a page at a time. It writes nothing.
 -- KEYS: lock
--- ARGV: after count
+-- ARGV: after count tell_from tell_most
 --   after: the last ticket of the previous page, 0 for the first page · count: waiters on a page
+--   tell_from: the slot after the last one of the previous page, 0 for the first page · tell_most: holders on a page
 -- REPLY: state epoch grants token holders page
 --   holders: lib/tell_holders.lua · page: an array of {id, ticket, label, owner, waited_us, alive, most}
-local after, count = ARGV[1], ARGV[2]
+local after, count, tell_from, tell_most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 -- include keys
 -- include state
 -- include time
@@ -13,7 +14,7 @@ local after, count = ARGV[1], ARGV[2]
 -- include leases
 -- include sweep
 
-local client, word, own_pace, tell_most = '', 'state', 0, HUGE
+local client, word, own_pace = '', 'state', 0
 -- include tell_holders → holders
 local page = {}
 if waiting > 0 and not lost then

@@ -227,8 +227,8 @@ pub enum TryAcquireError {
     #[error("busy: {}, {waiting} waiting", held_by(.holders, .held, .recovering_for))]
     #[non_exhaustive]
     Busy {
-        /// The holder of the lowest slot, if there is one: there may be waiters only. [`inspect`](crate::Lock::inspect)
-        /// tells all.
+        /// The holders, of more than 16 those of the lowest slots. There may be none, only waiters.
+        /// [`inspect`](crate::Lock::inspect) tells all.
         holders: Vec<Holder>,
         /// How many hold the lock.
         held: u64,

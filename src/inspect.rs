@@ -74,7 +74,7 @@ pub struct QueuedWaiter {
     pub most: u32,
 }
 
-/// The state of a lock at one moment. The queue is read in pages, so it may move between two of them.
+/// The state of a lock at one moment. Holders and queue are read in pages, so they may change between two of them.
 ///
 /// # Examples
 /// ```no_run
@@ -99,6 +99,16 @@ pub struct LockState {
     pub queue: Vec<QueuedWaiter>,
     /// For how long nothing is granted at most, because the server lost data and waits for its former clients.
     pub recovering_for: Option<Duration>,
+}
+
+impl LockState {
+    /// This page, and the one after it.
+    pub(crate) fn then(self, next: Self) -> Self {
+        let Self { mut holders, mut queue, .. } = self;
+        holders.extend(next.holders);
+        queue.extend(next.queue);
+        Self { holders, queue, ..next }
+    }
 }
 
 /// The result of [`Lock::break_lease`](crate::Lock::break_lease) and

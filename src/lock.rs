@@ -7,11 +7,11 @@ use std::time::Duration;
 use crate::acquire::{Acquire, Enqueue, Plan, TryAcquire};
 use crate::error::Fault;
 use crate::history::History;
-use crate::inspect::{BreakOutcome, LockState};
+use crate::inspect::{BreakOutcome, Holder, LockState};
 use crate::keeper::Handle;
 use crate::operation::Operation;
 use crate::options::Spec;
-use crate::protocol::{BreakRequest, HistoryRequest, InspectRequest, LockKeys, Reply, Request, Ticket, Token, Verdict};
+use crate::protocol::{BreakRequest, HistoryRequest, InspectRequest, LockKeys, Reply, Request, Token, Verdict};
 
 /// A lock with its name and options. Cheap to clone; it holds nothing until it is acquired.
 ///
@@ -108,7 +108,7 @@ impl Lock {
         Plan::new(self.handle.clone(), self.spec.clone(), self.label.clone(), self.owner.clone())
     }
 
-    /// The holders and the waiters. One round trip for every 500 waiters. It changes nothing.
+    /// The holders and the waiters. One round trip for every 500 of them. It changes nothing.
     ///
     /// # Errors
     /// [`Fault`]: among others [`Fault::Unavailable`] if one of them has no answer within 5 seconds.
@@ -131,22 +131,8 @@ impl Lock {
     /// ```
     pub fn inspect(&self) -> Operation<Result<LockState, Fault>> {
         let lock = self.clone();
-        Operation::relayed(&self.handle.wakers, async move { lock.read_pages().await })
-    }
-
-    async fn read_pages(&self) -> Result<LockState, Fault> {
-        const PAGE: u32 = 500;
-        let mut queue = Vec::new();
-        let mut after = None;
-        loop {
-            let page = page(&self.handle, &self.spec.keys, after, PAGE).await?;
-            let more = page.queue.len() == PAGE as usize;
-            after = page.queue.last().and_then(|waiter| Ticket::new(waiter.ticket)).or(after);
-            queue.extend(page.queue);
-            if !more {
-                return Ok(LockState { queue, ..page });
-            }
-        }
+        let all = InspectRequest::first(&self.spec.keys, InspectRequest::PAGE);
+        Operation::relayed(&self.handle.wakers, async move { read_pages(&lock.handle, all).await })
     }
 
     /// The latest grants of this lock, at most `count` of them, if [`record_history`](Self::record_history) has
@@ -286,19 +272,29 @@ fn outcome(reply: Reply) -> Option<BreakOutcome> {
     if let Verdict::Break(outcome) = reply.verdict { Some(outcome) } else { None }
 }
 
-/// This many waiters after the ticket `after`, and the holders.
-pub(crate) async fn page(
-    handle: &Handle,
-    keys: &Arc<LockKeys>,
-    after: Option<Ticket>,
-    count: u32,
-) -> Result<LockState, Fault> {
-    let request = Request::Inspect(InspectRequest { keys: keys.clone(), after, count });
+/// All holders.
+pub(crate) async fn holders(handle: &Handle, keys: &Arc<LockKeys>) -> Result<Vec<Holder>, Fault> {
+    Ok(read_pages(handle, InspectRequest::first(keys, 0)).await?.holders)
+}
+
+/// One page.
+pub(crate) async fn page(handle: &Handle, request: InspectRequest) -> Result<LockState, Fault> {
     let read = |Reply { common, verdict }| match verdict {
         Verdict::Inspect(seen) => Some(seen.state(&common)),
         _ => None,
     };
-    handle.operator(request, read).await
+    handle.operator(Request::Inspect(request), read).await
+}
+
+/// This page, and the pages after it.
+async fn read_pages(handle: &Handle, first: InspectRequest) -> Result<LockState, Fault> {
+    let (mut state, mut next) = (LockState::default(), Some(first));
+    while let Some(request) = next {
+        let page = page(handle, request.clone()).await?;
+        next = request.next(&page);
+        state = state.then(page);
+    }
+    Ok(state)
 }
 
 fn recorded(reply: Reply) -> Option<History> {

@@ -14,7 +14,9 @@ use crate::error::{ConnectError, Fault};
 use crate::guard::Guard;
 use crate::inspect::LockState;
 use crate::lock_all::AllGuard;
-use crate::protocol::{Epoch, LeaveRequest, LockKeys, Memory, Reply, Request, Token, Verb, Verdict, WireId};
+use crate::protocol::{
+    Epoch, InspectRequest, LeaveRequest, LockKeys, Memory, Reply, Request, Token, Verb, Verdict, WireId,
+};
 use crate::server::refusal;
 pub use crate::server::{Answer, Line, Place, Places};
 
@@ -54,7 +56,7 @@ pub fn together(guards: Vec<Guard>) -> AllGuard {
 /// One of many locks, as an observer sees it.
 #[derive(Debug, Clone)]
 pub struct Seen {
-    /// Holder and waiters, as many of these as were asked for.
+    /// Holders and waiters, as many of these as were asked for.
     pub state: LockState,
     /// The last token that was granted.
     pub token: u64,
@@ -90,8 +92,9 @@ impl Line {
         }
     }
 
-    /// Holder and first waiters of these locks, in their order. One round trip, or a few more if the server does not
-    /// know the script. It needs rights to read only; from Redis 7 on also with rights to read keys only (`%R~`).
+    /// Holders and first waiters of these locks, in their order. One round trip, another one for each further 500 holders
+    /// of a lock, and a few more if the server does not know the script. It needs rights to read only; from Redis 7 on
+    /// also with rights to read keys only (`%R~`).
     ///
     /// # Errors
     /// [`LookError`] for all of them if the connection broke, and for each that cannot be read.
@@ -102,18 +105,49 @@ impl Line {
         waiters: u32,
         within: Duration,
     ) -> Result<Vec<Result<Seen, LookError>>, LookError> {
+        let first = |name: &String| InspectRequest::first(&Arc::new(LockKeys::new(prefix, name)), waiters);
+        self.read_pages(names.iter().map(first).collect(), within)
+    }
+
+    /// These pages, and of the holders those that follow.
+    fn read_pages(
+        &mut self,
+        requests: Vec<InspectRequest>,
+        within: Duration,
+    ) -> Result<Vec<Result<Seen, LookError>>, LookError> {
+        let mut seen = self.pages(&requests, within)?;
+        let next = |(request, page): (InspectRequest, &Result<Seen, LookError>)| {
+            InspectRequest { count: 0, ..request }.next(&page.as_ref().ok()?.state)
+        };
+        let next = requests.into_iter().zip(&seen).map(next).enumerate();
+        let (at, next): (Vec<usize>, Vec<InspectRequest>) = next.filter_map(|(at, next)| Some((at, next?))).unzip();
+        if !next.is_empty() {
+            for (at, rest) in at.into_iter().zip(self.read_pages(next, within)?) {
+                seen[at] = seen[at].clone().and_then(|first| Ok(first.then(rest?)));
+            }
+        }
+        Ok(seen)
+    }
+
+    fn pages(
+        &mut self,
+        requests: &[InspectRequest],
+        within: Duration,
+    ) -> Result<Vec<Result<Seen, LookError>>, LookError> {
         let script = Verb::Inspect.script();
         let digest = crate::server::digest(script);
-        let count = waiters.to_string();
+        let arguments: Vec<_> = requests.iter().map(|request| texts(&Request::Inspect(request.clone()))).collect();
+        let calls = requests.iter().zip(&arguments).map(|(request, arguments)| {
+            ["1", &request.keys.lock].into_iter().chain(arguments.iter().map(String::as_str))
+        });
         let any = |answers: &[Answer], codes: &[&str]| {
             answers.iter().filter_map(Answer::error).any(|error| codes.iter().any(|code| error.starts_with(code)))
         };
         let mut answers = Vec::new();
-        let keys: Vec<LockKeys> = names.iter().map(|name| LockKeys::new(prefix, name)).collect();
         // Read-only scripts are known from Redis 7 on.
         for (by_digest, by_text) in [("EVALSHA_RO", "EVAL_RO"), ("EVALSHA", "EVAL")] {
             let mut commands: Vec<Vec<&str>> =
-                keys.iter().map(|keys| vec![by_digest, &digest, "1", &keys.lock, "0", &count]).collect();
+                calls.clone().map(|call| [by_digest, &digest].into_iter().chain(call).collect()).collect();
             answers = self.ask(&commands, within)?;
             if any(&answers, &["NOSCRIPT"]) {
                 // The first of them loads it for the others.
@@ -124,7 +158,7 @@ impl Line {
                 break;
             }
         }
-        Ok(answers.iter().zip(&keys).map(|(answer, keys)| Seen::read(answer, keys)).collect())
+        Ok(answers.iter().zip(requests).map(|(answer, request)| Seen::read(answer, &request.keys)).collect())
     }
 
     /// Gives up the places of these waiters, whose processes are dead, and whatever was granted to them: only the dead
@@ -141,9 +175,8 @@ impl Line {
             memory: Memory::NONE,
             ids: ids.iter().filter_map(|id| WireId::parse(id)).collect(),
         });
-        let mut arguments = Vec::new();
         // A stranger's memory is empty, and ids are text.
-        request.arguments("", |_, value| arguments.push(String::from_utf8_lossy(&value.concat()).into_owned()));
+        let arguments = texts(&request);
         let digest = crate::server::digest(script);
         for call in [["EVALSHA", &digest], ["EVAL", script.text]] {
             let arguments = arguments.iter().map(String::as_str);
@@ -159,7 +192,19 @@ impl Line {
     }
 }
 
+/// The arguments of a request that has nothing but texts.
+fn texts(request: &Request) -> Vec<String> {
+    let mut texts = Vec::new();
+    request.arguments("", |_, value| texts.push(String::from_utf8_lossy(&value.concat()).into_owned()));
+    texts
+}
+
 impl Seen {
+    /// This page, and the one after it.
+    fn then(self, next: Self) -> Self {
+        Self { state: self.state.then(next.state), ..next }
+    }
+
     fn read(answer: &Answer, keys: &LockKeys) -> Result<Self, LookError> {
         if let Some(fault) = answer.error().and_then(|said| refusal(&said).about_keys(keys)) {
             return Err(LookError::Unreadable(fault));

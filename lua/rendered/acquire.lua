@@ -502,13 +502,14 @@ elseif joins then
   own, owns = struct.pack(OWN, 0, #id, id, SEAT_SIZE, VERSION, epoch, place, 0, 0, most, 0), 1
 else
   word = 'busy'
-  local tell_most = 1
+  local tell_from, tell_most = 0, 16
   local holders, by_slot = {}, {}
   for i = 1, #leases do
     if leases[i].ends > now then by_slot[leases[i].slot] = leases[i] end
   end
-  for slot = 0, #tags / 4 - 1 do
-    if #holders < tell_most and string.sub(tags, 4 * slot + 1, 4 * slot + 4) ~= FREE then
+  for slot = tell_from, #tags / 4 - 1 do
+    if #holders == tell_most then break end
+    if string.sub(tags, 4 * slot + 1, 4 * slot + 4) ~= FREE then
       local told_of = by_slot[slot]
       if not told_of then
         local text, from, till = found, zeroth_at, zeroth_at + zeroth_size - 1

@@ -1,4 +1,4 @@
-local after, count = ARGV[1], ARGV[2]
+local after, count, tell_from, tell_most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local call, max, min = redis.call, math.max, math.min -- a local is found faster
 local lock = KEYS[1]
 local waiters = string.sub(lock, 1, -5) .. 'waiters'
@@ -148,13 +148,14 @@ elseif #ended > 0 then
   end
   tags = string.match(table.concat(pieces) .. string.sub(tags, from), '^.*%Z')
 end
-local client, word, own_pace, tell_most = '', 'state', 0, HUGE
+local client, word, own_pace = '', 'state', 0
 local holders, by_slot = {}, {}
 for i = 1, #leases do
   if leases[i].ends > now then by_slot[leases[i].slot] = leases[i] end
 end
-for slot = 0, #tags / 4 - 1 do
-  if #holders < tell_most and string.sub(tags, 4 * slot + 1, 4 * slot + 4) ~= FREE then
+for slot = tell_from, #tags / 4 - 1 do
+  if #holders == tell_most then break end
+  if string.sub(tags, 4 * slot + 1, 4 * slot + 4) ~= FREE then
     local told_of = by_slot[slot]
     if not told_of then
       local text, from, till = found, zeroth_at, zeroth_at + zeroth_size - 1

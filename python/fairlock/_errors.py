@@ -33,7 +33,7 @@ class Timeout(Error, TimeoutError):
 class Busy(Error):
     """A try found that others hold the lock, as many as may, or wait for it."""
 
-    #: The holder, of several that of the lowest slot; empty if there is none. :meth:`Lock.inspect` tells all.
+    #: The holders, of more than 16 those of the lowest slots; empty if there is none. :meth:`Lock.inspect` tells all.
     holders: List[Holder]
     #: How many hold the lock.
     held: int

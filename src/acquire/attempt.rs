@@ -213,8 +213,7 @@ impl From<Failed> for AcquireError {
 impl From<Failed> for TryAcquireError {
     fn from(failed: Failed) -> Self {
         match failed {
-            Failed::NotGranted(NotGranted::Busy { holder, held, waiting, recovering_for }) => {
-                let holders = holder.into_iter().map(|it| *it).collect();
+            Failed::NotGranted(NotGranted::Busy { holders, held, waiting, recovering_for }) => {
                 TryAcquireError::Busy { holders, held, waiting, recovering_for }
             }
             // A try joins no queue.

@@ -4,7 +4,7 @@ use crate::acquire::TryAcquire;
 use crate::error::TryAcquireError;
 use crate::guard::Guard;
 use crate::inspect::Holder;
-use crate::lock::page;
+use crate::lock::holders;
 use crate::operation::Operation;
 
 /// On whose behalf a lock is held after a try.
@@ -36,7 +36,8 @@ pub enum Ownership {
 
 impl Ownership {
     /// Takes the lock if it is free, and otherwise tells which [owner](TryAcquire::owner) holds it. A second try by the
-    /// same owner is told so, and takes no second lease. One round trip; another one if several hold it.
+    /// same owner is told so, and takes no second lease. One round trip; if more than 16 hold it, another one for every
+    /// 500 of them.
     ///
     /// Of a lock with several [slots](crate::LockOptions::slots) a try takes a free one, also if its owner has another.
     /// If it is full, and the owner has none of them, this tells the holder of the lowest slot.
@@ -52,13 +53,13 @@ impl Ownership {
     pub fn of(acquire: TryAcquire) -> Operation<Result<Self, TryAcquireError>> {
         let (owner, (handle, keys)) = (acquire.chosen_owner(), acquire.of());
         let wakers = handle.wakers.clone();
-        let all = Operation::relayed(&wakers, async move { page(&handle, &keys, None, 0).await });
+        let all = Operation::relayed(&wakers, async move { holders(&handle, &keys).await });
         Operation::of_others(async move {
             match acquire.await {
                 Ok(guard) => Ok(Self::Granted(guard)),
                 Err(TryAcquireError::Busy { mut holders, held, waiting, recovering_for }) => {
-                    if held > 1 {
-                        holders = all.await?.holders;
+                    if held > holders.len() as u64 {
+                        holders = all.await?;
                     }
                     let is_mine = |holder: &Holder| !owner.is_empty() && holder.owner == *owner;
                     match holders.iter().position(is_mine) {

@@ -96,7 +96,8 @@ pub(crate) enum AcquireVerdict {
         seat: Seat,
         rank: u64,
     },
-    Busy(Option<Box<Holder>>),
+    /// With those of the lowest slots.
+    Busy(Vec<Holder>),
     /// The client's memory or seat is implausible, and was rejected.
     Disbelieved,
 }
@@ -129,7 +130,7 @@ pub(crate) enum ReleaseVerdict {
     Unknown,
 }
 
-/// Who holds the lock, and one page of its queue.
+/// One page of the holders and of the queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Inspected {
     /// It changes when the server has lost data.
@@ -177,7 +178,7 @@ impl Verb {
                     let (ticket, seat) = head.place?;
                     AcquireVerdict::Queued { ticket, seat, rank: head.rank? }
                 }
-                b"busy" => AcquireVerdict::Busy(fields.holders.into_iter().flatten().next().map(Box::new)),
+                b"busy" => AcquireVerdict::Busy(fields.holders.unwrap_or_default()),
                 b"disbelieved" => AcquireVerdict::Disbelieved,
                 _ => return None,
             }),

@@ -12,6 +12,7 @@ use super::ids::{ClientId, Secret, WireId};
 use super::keys::LockKeys;
 use super::memory::{Memory, Seat};
 use super::stamps::{Ticket, Token};
+use crate::inspect::LockState;
 
 /// What the server keeps for a waiter or holder in addition to its options.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -228,16 +229,38 @@ impl LeaveRequest {
     }
 }
 
-/// One page of the queue, and the holder.
+/// One page of the holders and of the queue.
 #[derive(Debug, Clone, Hash)]
 pub(crate) struct InspectRequest {
     pub(crate) keys: Arc<LockKeys>,
-    /// None for the first page.
+    /// None for the first page of waiters.
     pub(crate) after: Option<Ticket>,
+    /// So many waiters.
     pub(crate) count: u32,
+    /// The first slot whose holder is told.
+    pub(crate) tell_from: u32,
+    /// So many holders.
+    pub(crate) tell_most: u32,
 }
 
 impl InspectRequest {
+    /// The most waiters and the most holders that one reply should tell: the server serves nobody else meanwhile.
+    pub(crate) const PAGE: u32 = 500;
+
+    /// For the first page, with so many waiters.
+    pub(crate) fn first(keys: &Arc<LockKeys>, count: u32) -> Self {
+        Self { keys: keys.clone(), after: None, count, tell_from: 0, tell_most: Self::PAGE }
+    }
+
+    /// For the page after this one, with more of what the page is full of.
+    pub(crate) fn next(self, page: &LockState) -> Option<Self> {
+        let more = |asked: u32, told: usize| if told < asked as usize { 0 } else { asked };
+        let (count, tell_most) = (more(self.count, page.queue.len()), more(self.tell_most, page.holders.len()));
+        let after = page.queue.last().and_then(|waiter| Ticket::new(waiter.ticket)).or(self.after);
+        let tell_from = page.holders.last().map_or(self.tell_from, |holder| holder.slot.saturating_add(1));
+        (count > 0 || tell_most > 0).then_some(Self { after, count, tell_from, tell_most, ..self })
+    }
+
     fn memory(&self) -> Memory {
         Memory::NONE
     }
@@ -245,6 +268,8 @@ impl InspectRequest {
     fn write(&self, to: &mut Arguments<'_, impl FnMut(&'static str, &[&[u8]])>) {
         to.number("after", Ticket::on_wire(self.after));
         to.number("count", u64::from(self.count));
+        to.number("tell_from", u64::from(self.tell_from));
+        to.number("tell_most", u64::from(self.tell_most));
     }
 }
 
@@ -338,7 +363,7 @@ pub(super) fn every_request() -> Vec<Request> {
         }),
         Request::Release(ReleaseRequest { keys: keys.clone(), id: id.clone(), seat, memory }),
         Request::Leave(LeaveRequest { keys: keys.clone(), memory, ids: vec![id] }),
-        Request::Inspect(InspectRequest { keys: keys.clone(), after: None, count: 1 }),
+        Request::Inspect(InspectRequest::first(&keys, 1)),
         Request::Break(BreakRequest { keys: keys.clone(), token, force: false }),
         Request::History(HistoryRequest { keys, switch: None, count: 1 }),
     ]

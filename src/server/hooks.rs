@@ -88,7 +88,7 @@ pub fn converse(questions: &[u8], bytes: &[u8], size: usize) -> (Vec<String>, Op
     let mut out = Vec::new();
     for (tag, question) in (1..).zip(questions) {
         let request = |asking| OutgoingRequest {
-            call: crate::protocol::Request::Inspect(InspectRequest { keys: keys.clone(), after: None, count: 10 }),
+            call: crate::protocol::Request::Inspect(InspectRequest::first(&keys, 10)),
             hash_tag: "".into(),
             asking,
         };

@@ -45,7 +45,12 @@ pub(super) fn read(verb: Verb, arguments: &[Vec<u8>]) -> Option<(Request, Entry)
             let (memory, ids) = (given.memory()?, given.ids()?);
             (!ids.is_empty()).then_some(Request::Leave { ids, memory })?
         }
-        Verb::Inspect => Request::Inspect { after: given.number()?, count: given.number()? as usize },
+        Verb::Inspect => Request::Inspect {
+            after: given.number()?,
+            count: given.number()? as usize,
+            tell_from: given.number()?,
+            tell_most: given.number()? as usize,
+        },
         // A caller may name any number.
         Verb::Break => Request::Break { token: given.text()?.parse().ok()?, force: given.number()? == 1 },
         Verb::History => {

@@ -32,7 +32,10 @@ pub fn call(request: &Request, about: &Entry) -> Call {
         Request::Leave { ids, memory } => {
             (Verb::Leave, [packed(memory)].into_iter().chain(ids.iter().map(|id| text(id))).collect())
         }
-        Request::Inspect { after, count } => (Verb::Inspect, vec![digits(*after), digits(*count as u64)]),
+        Request::Inspect { after, count, tell_from, tell_most } => {
+            let numbers = [*after, *count as u64, *tell_from, *tell_most as u64];
+            (Verb::Inspect, numbers.map(digits).to_vec())
+        }
         Request::Break { token, force } => (Verb::Break, vec![digits(*token), digits((*force).into())]),
         Request::History { switch, count } => {
             let switch = switch.map_or(vec![], |on| digits(on.into()));

@@ -3,14 +3,20 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use fairlock::compat::Ownership;
+use fairlock::compat::{Ownership, is_locked_by_anyone, verify};
 use fairlock::error::{InvalidOption, TryAcquireError};
 use fairlock::{Client, Guard, Lock, LockOptions};
 use futures_util::future::try_join_all;
-use testkit::{RedisServer, SOON, connect, eventually_async, keys_left_after, quiet, server_and_client, soon};
+use testkit::{Monitor, RedisServer, SOON, connect, eventually_async, keys_left_after, quiet, server_and_client, soon};
 
 fn semaphore(client: &Client, slots: u32) -> Lock {
     client.lock_with("gpu", quiet().slots(slots)).unwrap()
+}
+
+/// How often clients have sent this script.
+fn calls(monitor: &mut Monitor, script: &str) -> usize {
+    let digest = fairlock::__hooks::digest(script);
+    monitor.lines().iter().filter(|line| line.contains(&digest)).count()
 }
 
 async fn held(lock: &Lock) -> Guard {
@@ -184,6 +190,67 @@ async fn an_owner_is_found_in_whichever_slot_it_is() {
     assert!(!third.is_mine() && third.owner() == "other", "{third:?}");
     soon(others.release()).await.unwrap();
     assert!(matches!(soon(Ownership::of(gpus.try_acquire().owner("me"))).await.unwrap(), Ownership::Granted(_)));
+}
+
+#[tokio::test]
+async fn a_try_is_told_how_many_hold_it_and_the_sixteen_lowest_slots() {
+    let (server, client) = server_and_client().await;
+    let [pool, alone] = [40, 1].map(|slots| semaphore(&client, slots));
+    let acquires = (0..40).map(|number| pool.acquire().owner(format!("job {number}")));
+    let mut guards = soon(try_join_all(acquires)).await.unwrap();
+    guards.sort_by_key(|guard| guard.slot());
+    let told = async || match soon(alone.try_acquire()).await {
+        Err(TryAcquireError::Busy { held, holders, .. }) => {
+            (held, holders.iter().map(|holder| (holder.slot, holder.token)).collect::<Vec<_>>())
+        }
+        other => panic!("{other:?}"),
+    };
+    let lowest = |guards: &[Guard]| guards[..16].iter().map(|guard| (guard.slot(), guard.token())).collect();
+    assert_eq!(told().await, (40, lowest(&guards)));
+    soon(guards.remove(3).release()).await.unwrap();
+    assert_eq!(told().await, (39, lowest(&guards)));
+
+    // Nobody but the server knows whether one that a try is not told of has this owner.
+    let mut monitor = Monitor::start(&server);
+    let last = guards.last().unwrap();
+    match soon(Ownership::of(alone.try_acquire().owner(last.owner().to_owned()))).await.unwrap() {
+        Ownership::Mine(holder) => assert_eq!((holder.slot, holder.token), (39, last.token())),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(calls(&mut monitor, "inspect"), 1);
+    let first = soon(Ownership::of(alone.try_acquire().owner(guards[0].owner().to_owned()))).await.unwrap();
+    assert!(first.is_mine());
+    guards.truncate(16);
+    let is_told = async || told().await == (16, lowest(&guards));
+    eventually_async("the others are gone", SOON, is_told).await;
+    let before = calls(&mut monitor, "inspect");
+    let last = guards.last().unwrap();
+    let found = soon(Ownership::of(alone.try_acquire().owner(last.owner().to_owned()))).await.unwrap();
+    assert!(found.is_mine(), "{found:?}");
+    assert_eq!(calls(&mut monitor, "inspect"), before, "the try was told of all");
+}
+
+#[tokio::test]
+async fn all_holders_are_read_in_pages() {
+    let (server, client) = server_and_client().await;
+    let pool = semaphore(&client, 1000);
+    let mut guards = soon(try_join_all((0..1000).map(|_| pool.acquire()))).await.unwrap();
+    guards.sort_by_key(|guard| guard.slot());
+    let waiters: Vec<_> = soon(try_join_all((0..501).map(|_| pool.enqueue()))).await.unwrap();
+    let tickets: Vec<u64> = waiters.iter().map(|waiter| waiter.ticket()).collect();
+    let mut monitor = Monitor::start(&server);
+    let state = soon(pool.inspect()).await.unwrap();
+    let seen: Vec<_> = state.holders.iter().map(|holder| (holder.slot, holder.token)).collect();
+    assert_eq!(seen, guards.iter().map(|guard| (guard.slot(), guard.token())).collect::<Vec<_>>());
+    let seen: Vec<_> = state.queue.iter().map(|waiter| waiter.ticket).collect();
+    assert_eq!(seen, tickets);
+    // The last one tells that there are no more.
+    assert_eq!(calls(&mut monitor, "inspect"), 3);
+
+    // One lease is looked up where it is.
+    assert!(soon(verify(guards.last().unwrap())).await.unwrap());
+    assert!(soon(is_locked_by_anyone(&pool)).await.unwrap());
+    assert_eq!(calls(&mut monitor, "inspect"), 5);
 }
 
 /// A client whose leases fill a lock: each is renewed, found and given back for itself.

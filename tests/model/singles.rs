@@ -17,7 +17,7 @@ const TERMS: Terms =
 type Single = (&'static str, fn(&mut Driver) -> Checked);
 
 /// All single cases, by what they show.
-pub const SINGLES: [Single; 35] = [
+pub const SINGLES: [Single; 36] = [
     ("whoever stands behind the dead is next", behind_the_dead),
     ("an id of another form is refused", ids_of_another_form),
     ("what a client sends in another form is refused", texts::texts_of_another_form),
@@ -49,6 +49,7 @@ pub const SINGLES: [Single; 35] = [
     ("what an operator decided stands", several::what_an_operator_decided_stands),
     ("a lease is back of which no memory tells", several::a_lease_is_back_of_which_no_memory_tells),
     ("who is not believed is told who holds", several::who_is_not_believed_is_told_who_holds),
+    ("sixteen holders are told to a try, and pages of any size to who looks", several::holders_are_told_in_pages),
     (
         "a lease is recorded although its id is granted another",
         several::a_lease_is_recorded_although_its_id_is_granted_another,
@@ -147,7 +148,7 @@ fn another_layout(driver: &mut Driver) -> Checked {
         driver.edit(&format!(
             "redis.call('HSET', KEYS[1], '', {head} .. string.sub(redis.call('HGET', KEYS[1], ''), 3))"
         ));
-        let inspect = Request::Inspect { after: 0, count: 1 };
+        let inspect = Request::Inspect { after: 0, count: 1, tell_from: 0, tell_most: 1 };
         let by_force = Request::Break { token: TIME, force: true };
         let theirs = [acquire("a.3"), renew("a.1"), release("a.1"), leave(&["a.2"]), heartbeat("a", &["a.2"])];
         theirs

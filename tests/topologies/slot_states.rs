@@ -106,7 +106,7 @@ impl Told<'_> {
             Asks::Release => Request::Release { id: HOLDER.into(), seat: self.holder, memory },
             Asks::Leave => Request::Leave { ids: vec![WAITER.into()], memory },
             Asks::Break => Request::Break { token: self.holder.token, force: false },
-            Asks::Inspect => Request::Inspect { after: 0, count: 10 },
+            Asks::Inspect => Request::Inspect { after: 0, count: 10, tell_from: 0, tell_most: 10 },
             Asks::History => Request::History { switch: None, count: 10 },
         }
     }

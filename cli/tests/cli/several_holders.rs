@@ -64,6 +64,22 @@ fn status_shows_each_holder_with_its_slot_and_who_said_another_number() {
 }
 
 #[test]
+fn a_thousand_readers_are_all_told() {
+    let redis = Redis::start();
+    let client = fairlock::Client::connect(&redis.url()).blocking().unwrap();
+    let index = client.rw_lock("index").unwrap();
+    let readers: Vec<_> = (0..1000).map(|_| index.read().blocking().unwrap()).collect();
+    let _waiters = [0, 1].map(|_| redis.waiter("index", &[], STAYS));
+    let state = redis.state("index");
+    let told: BTreeSet<u64> =
+        state["holders"].as_array().unwrap().iter().map(|holder| holder["token"].as_u64().unwrap()).collect();
+    assert_eq!(told, readers.iter().map(|reader| reader.token()).collect());
+    assert_eq!((&state["waiting"], state["queue"].as_array().unwrap().len()), (&2.into(), 2), "they are told once");
+    let busy = redis.run("index", &["-n"], "true").finish();
+    assert!(busy.stderr.contains(" and 999 others; 2 waiting"), "{busy:?}");
+}
+
+#[test]
 fn readers_are_shown_with_the_writer_that_waits() {
     let redis = Redis::start();
     let [_a, _b] = ["a", "b"].map(|label| hold(&redis, "index", label, &["-s"]));

@@ -121,7 +121,7 @@ class ClusterLock:
             return self.owner_id
         except _errors.Busy as busy:
             # Others may use the name as a semaphore.
-            holders = busy.holders if busy.held < 2 else self._lock.inspect().wait().holders
+            holders = busy.holders if busy.held <= len(busy.holders) else self._lock.inspect().wait().holders
             owners = [holder.owner for holder in holders]
             return self.owner_id if self.owner_id in owners else next(iter(owners), None)
         except Exception as error:

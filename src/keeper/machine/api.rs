@@ -191,7 +191,7 @@ pub(crate) enum NotGranted {
         cause: Option<Arc<str>>,
     },
     Busy {
-        holder: Option<Box<Holder>>,
+        holders: Vec<Holder>,
         held: u64,
         waiting: u64,
         recovering_for: Option<Duration>,

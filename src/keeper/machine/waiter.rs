@@ -252,9 +252,9 @@ impl LockMachine {
             AcquireVerdict::Busy(_) if waiter.mode != Mode::Try => {
                 self.fail(core, id, NotGranted::QueueFull { waiting: common.waiting });
             }
-            AcquireVerdict::Busy(holder) => {
+            AcquireVerdict::Busy(holders) => {
                 let recovering_for = common.recovering_for();
-                let why = NotGranted::Busy { holder, held: common.held, waiting: common.waiting, recovering_for };
+                let why = NotGranted::Busy { holders, held: common.held, waiting: common.waiting, recovering_for };
                 self.remove_waiter(core, id);
                 core.effects.push(Effect::NotGranted { id, why });
             }

@@ -76,7 +76,7 @@ pub(super) fn ask(machine: &mut Machine, now: f64, number: u64, question: Questi
 
 /// The question of an operator who looks at the lock.
 pub(super) fn inspecting(keys: &Arc<LockKeys>, count: u32) -> Question {
-    Question::Operator(Box::new(Request::Inspect(InspectRequest { keys: keys.clone(), after: None, count })))
+    Question::Operator(Box::new(Request::Inspect(InspectRequest::first(keys, count))))
 }
 
 /// The question of an operator who breaks the lease with this token.

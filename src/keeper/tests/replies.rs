@@ -49,7 +49,7 @@ pub(super) struct Answer {
     pub(super) left: Duration,
     pub(super) ticket: u64,
     pub(super) rank: Option<u64>,
-    pub(super) held: Option<Box<Holder>>,
+    pub(super) holders: Vec<Holder>,
     pub(super) page: Vec<QueuedWaiter>,
 }
 
@@ -128,7 +128,7 @@ impl Answer {
                 seat: seat(self.epoch, self.ticket, 0),
                 rank: self.rank.expect("the rank of a waiter in the queue"),
             }),
-            (Verb::Acquire, Word::Busy) => Verdict::Acquire(AcquireVerdict::Busy(self.held.clone())),
+            (Verb::Acquire, Word::Busy) => Verdict::Acquire(AcquireVerdict::Busy(self.holders.clone())),
             (Verb::Acquire, Word::Disbelieved) => Verdict::Acquire(AcquireVerdict::Disbelieved),
             (Verb::Heartbeat, Word::Alive) => Verdict::Heartbeat(HeartbeatVerdict::Alive { rank: self.rank }),
             (Verb::Heartbeat, Word::Unknown) => Verdict::Heartbeat(HeartbeatVerdict::Unknown),
@@ -141,7 +141,7 @@ impl Answer {
             (Verb::Release, Word::Unknown) => Verdict::Release(ReleaseVerdict::Unknown),
             (Verb::Leave, Word::Left) => Verdict::Leave,
             (Verb::Inspect, Word::State) => {
-                let (holders, queue) = (self.held.iter().map(|held| (**held).clone()).collect(), self.page.clone());
+                let (holders, queue) = (self.holders.clone(), self.page.clone());
                 Verdict::Inspect(Inspected { epoch: None, grants: 0, token: None, holders, queue })
             }
             (Verb::Break, Word::Told) => Verdict::Break(BreakOutcome::Told { remaining: self.left }),

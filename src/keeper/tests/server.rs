@@ -216,8 +216,9 @@ fn request_of(call: &protocol::Request) -> Request {
         protocol::Request::Leave(LeaveRequest { ids, .. }) => {
             Request::Leave { ids: ids.iter().map(text).collect(), memory }
         }
-        protocol::Request::Inspect(InspectRequest { after, count, .. }) => {
-            Request::Inspect { after: Ticket::on_wire(after), count: count as usize }
+        protocol::Request::Inspect(InspectRequest { after, count, tell_from, tell_most, .. }) => {
+            let (after, [count, tell_most]) = (Ticket::on_wire(after), [count, tell_most].map(|count| count as usize));
+            Request::Inspect { after, count, tell_from: tell_from.into(), tell_most }
         }
         protocol::Request::Break(BreakRequest { token, force, .. }) => {
             Request::Break { token: Token::on_wire(token), force }

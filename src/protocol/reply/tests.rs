@@ -165,7 +165,7 @@ fn every_field_of_a_reply_arrives_where_it_belongs() {
     assert_eq!(acquire("granted"), Verdict::Acquire(AcquireVerdict::Granted));
     let queued_at = AcquireVerdict::Queued { ticket: ticket(21), seat: seat([11.0, 21.0, 0.0], 0, 1), rank: 22 };
     assert_eq!(acquire("queued"), Verdict::Acquire(queued_at));
-    assert_eq!(acquire("busy"), Verdict::Acquire(AcquireVerdict::Busy(Some(Box::new(holder.clone())))));
+    assert_eq!(acquire("busy"), Verdict::Acquire(AcquireVerdict::Busy(vec![holder.clone(), holder.clone()])));
     let alive = HeartbeatVerdict::Alive { rank: Some(22) };
     assert_eq!(verdict(Verb::Heartbeat, "alive"), Verdict::Heartbeat(alive));
     assert_eq!(verdict(Verb::Renew, "renewed"), Verdict::Renew(RenewVerdict::Renewed));
@@ -339,7 +339,7 @@ fn a_value_that_cannot_be_refuses_the_whole_reply() {
     let Reply { common, verdict } =
         (Pieces { flags: 0, memory, own, for_people, ..pieces("busy") }).read(Verb::Acquire).unwrap();
     assert!(!common.again && common.own.is_empty() && common.known.is_strangers());
-    assert_eq!(verdict, Verdict::Acquire(AcquireVerdict::Busy(None)));
+    assert_eq!(verdict, Verdict::Acquire(AcquireVerdict::Busy(vec![])));
 
     let mut odd: Vec<Pack> = every_field().into_iter().flat_map(|(name, value)| [name.into(), value]).collect();
     odd.push("again".into());

@@ -138,6 +138,8 @@ fn a_request_names_the_script_and_the_keys() {
             keys: keys(),
             after: protocol::Ticket::new(7),
             count: 10,
+            tell_from: 8,
+            tell_most: 9,
         }),
         &NO_TAG.into(),
         false,
@@ -145,7 +147,7 @@ fn a_request_names_the_script_and_the_keys() {
     assert!(wire.wants_write());
     assert_eq!((wire.flush(), wire.wants_write()), (Ok(true), false));
     let mut library = redis::cmd("EVALSHA");
-    library.arg("digest-of-inspect").arg(1).arg(&keys().lock).arg(7).arg(10);
+    library.arg("digest-of-inspect").arg(1).arg(&keys().lock).arg(7).arg(10).arg(8).arg(9);
     assert_eq!(arrived(&mut theirs).as_bytes(), library.get_packed_command());
 }
 

@@ -141,8 +141,8 @@ impl Turn {
         self.told.iter().map(message).collect()
     }
 
-    /// The leases of the first slots, for people.
-    pub(super) fn tell_holders(&self, answer: &mut Answer, most: usize) {
+    /// The leases of the first slots from this one on, so many at most, for people.
+    pub(super) fn tell_holders(&self, answer: &mut Answer, from: u64, most: usize) {
         let row = |lease: &Lease| {
             let entry = self.lock.entries.get(&lease.id).cloned().unwrap_or_default();
             let held_for = self.time.saturating_sub(lease.token).to_string();
@@ -151,6 +151,7 @@ impl Turn {
             let (most, left) = (lease.most.to_string(), (lease.end - self.now).to_string());
             vec![lease.id.clone(), slot, token, most, entry.label, entry.owner, held_for, claim, broken, left]
         };
-        answer.lists.insert("holders".into(), self.lock.leases.iter().take(most).map(row).collect());
+        let told = self.lock.leases.iter().filter(|lease| u64::from(lease.slot) >= from).take(most);
+        answer.lists.insert("holders".into(), told.map(row).collect());
     }
 }

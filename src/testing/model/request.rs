@@ -118,6 +118,8 @@ pub enum Request {
     Inspect {
         after: u64,
         count: usize,
+        tell_from: u64,
+        tell_most: usize,
     },
     Break {
         token: u64,

@@ -17,7 +17,9 @@ impl Turn {
             Request::Release { id, seat, memory } => self.release(id, seat, memory),
             Request::Leave { ids, memory } => self.leave(ids, memory),
             Request::Break { token, force } => self.break_lease(*token, *force),
-            Request::Inspect { after, count } => self.inspect(*after, *count),
+            Request::Inspect { after, count, tell_from, tell_most } => {
+                self.inspect(*after, *count, *tell_from, *tell_most)
+            }
             Request::History { switch, count } => self.history(*switch, *count),
         }
     }
@@ -83,7 +85,7 @@ impl Turn {
         }
         if !waits {
             let mut answer = self.answer("busy", client, &[]);
-            self.tell_holders(&mut answer, 1);
+            self.tell_holders(&mut answer, 0, 16);
             return Some(answer);
         }
         self.refresh(client, terms);
@@ -196,13 +198,13 @@ impl Turn {
         Some(self.answer(word, "", &[("left_us", left)]))
     }
 
-    fn inspect(&mut self, after: u64, count: usize) -> Option<Answer> {
+    fn inspect(&mut self, after: u64, count: usize, tell_from: u64, tell_most: usize) -> Option<Answer> {
         let mut answer = self.answer("state", "", &[]);
         answer.fields.insert("waiting".into(), self.lock.state.waiting.to_string());
         answer.put("epoch", self.lock.state.epoch);
         answer.put("grants", self.lock.state.grants);
         answer.put("token", self.lock.state.token);
-        self.tell_holders(&mut answer, usize::MAX);
+        self.tell_holders(&mut answer, tell_from, tell_most);
         // A queue of another length than was counted tells nothing.
         let queue = Some(&self.lock.queue).filter(|_| !self.lock.is_partial());
         let page = queue.into_iter().flatten().filter(|(ticket, _)| *ticket > after).take(count);

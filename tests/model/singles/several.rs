@@ -212,6 +212,21 @@ pub(super) fn who_is_not_believed_is_told_who_holds(driver: &mut Driver) -> Chec
     expect("it was", answer.word.as_str(), "disbelieved")
 }
 
+pub(super) fn holders_are_told_in_pages(driver: &mut Driver) -> Checked {
+    let mut both = Both::start(driver);
+    for number in 0..18 {
+        both.take_all([(&*format!("a.{number}"), 20)])?;
+    }
+    both.ask(&release("a.3"))?;
+    let (id, memory, seat) = ("b.1".to_owned(), Memory::default(), Seat::default());
+    let busy = both.ask(&Request::Acquire { id, room: 0, claim: false, terms: terms(1), memory, seat })?;
+    expect("how many are told", busy.lists["holders"].len(), 16)?;
+    for (tell_from, tell_most) in [(0, 0), (0, 4), (3, 4), (5, 100), (17, 1), (18, 1), (1000, 1)] {
+        both.ask(&Request::Inspect { after: 0, count: 0, tell_from, tell_most })?;
+    }
+    Ok(())
+}
+
 // Its lease is over, and its acquire is executed once more.
 pub(super) fn a_lease_is_recorded_although_its_id_is_granted_another(driver: &mut Driver) -> Checked {
     let mut both = Both::start(driver);

@@ -35,6 +35,8 @@ pub enum What {
     Inspect {
         after: usize,
         count: usize,
+        tell_from: u64,
+        tell_most: usize,
     },
     History {
         switch: Option<bool>,
@@ -55,7 +57,9 @@ pub fn what() -> impl Strategy<Value = What> {
         3 => (0..4usize, 1..4usize, prop::bool::weighted(0.2)).prop_map(|(from, count, twice)| What::Leave { from, count, twice }),
         5 => (0..4usize).prop_map(What::Farewell),
         3 => any::<(bool, bool)>().prop_map(|(current, force)| What::Break { current, force }),
-        2 => (0..4usize, 1..4usize).prop_map(|(after, count)| What::Inspect { after, count }),
+        2 => (0..4usize, 0..4usize, 0..4u64, 0..4usize).prop_map(|(after, count, tell_from, tell_most)| {
+            What::Inspect { after, count, tell_from, tell_most }
+        }),
         2 => (prop::option::of(prop::bool::weighted(0.8)), 0..9usize).prop_map(|(switch, count)| What::History { switch, count }),
         1 => Just(What::Boast),
     ]
@@ -85,11 +89,13 @@ impl World<'_> {
                 let token = if current { held.map_or(0, |held| held.token) } else { self.model.state.stamp };
                 Request::Break { token, force }
             }
-            What::Inspect { after, count } => {
+            What::Inspect { after, count, tell_from, tell_most } => {
                 let after = self.model.queue.iter().nth(after).map_or(0, |(ticket, _)| *ticket);
-                Request::Inspect { after, count }
+                Request::Inspect { after, count, tell_from, tell_most }
             }
-            What::History { count, .. } if testkit::run::version() < (6, 2) => Request::Inspect { after: 0, count },
+            What::History { count, .. } if testkit::run::version() < (6, 2) => {
+                Request::Inspect { after: 0, count, tell_from: 0, tell_most: count }
+            }
             What::History { switch, count } => Request::History { switch, count },
             What::Boast => {
                 let (id, floor) = (format!("{}.9999", client.name), time + 25 * HOUR);
