@@ -280,6 +280,13 @@ impl Held {
         self.shared.slot.into()
     }
 
+    /// How many may hold the lock together while this lease lasts, its own holder among them: as many as its
+    /// [`slots`](crate::LockOptions::slots), 1 for a lock or a writer, 1000 for a reader. It changes when a writer becomes
+    /// a [reader](Guard::downgrade), as soon as the server has said so.
+    pub fn most(&self) -> u32 {
+        self.shared.most().into()
+    }
+
     /// The id of this acquire, as others see it in [`inspect`](crate::Lock::inspect): [`Holder::id`](crate::state::Holder::id).
     pub fn id(&self) -> String {
         self.shared.id_seen()

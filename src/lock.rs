@@ -93,6 +93,11 @@ impl Lock {
         &self.label
     }
 
+    /// How many may hold the lock together while a lease of it lasts, see [`Held::most`](crate::Held::most).
+    pub fn most(&self) -> u32 {
+        self.spec.most.into()
+    }
+
     /// The length of a lease.
     pub fn lease_length(&self) -> Duration {
         self.spec.lease

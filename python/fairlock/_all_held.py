@@ -23,7 +23,7 @@ class _All(OfOneProcess):
             self._guard.check()
         except LockLost:
             return []
-        return [(client_of(id), name, 1) for id, name in zip(self._guard.ids, self._guard.tokens)]
+        return [(client_of(id), name, most) for id, name, most in self._guard.leases]
 
     @property
     def tokens(self) -> dict[str, int]:

@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 
 use crate::convert::duration;
 use crate::errors::Raise as _;
-use crate::guard::{AllGuard, READERS};
+use crate::guard::AllGuard;
 use crate::lock::Lock;
 use crate::operation::Operation;
 
@@ -171,21 +171,20 @@ pub(crate) fn connect_lazy(py: Python<'_>, settings: Settings) -> PyResult<Clien
 #[pymethods]
 impl Client {
     fn lock(&self, py: Python<'_>, name: &str, options: Options) -> PyResult<Lock> {
-        let most = options.slots.unwrap_or(1);
         let lock = self.client.lock_with(name, options.of_library()?);
-        Ok(Lock::new(lock.map_err(|error| error.raise(py))?, most))
+        Ok(Lock::new(lock.map_err(|error| error.raise(py))?))
     }
 
     /// What readers of a read-write lock take.
     fn reader(&self, py: Python<'_>, name: &str, options: Options) -> PyResult<Lock> {
         let lock = self.client.rw_lock_with(name, options.of_library()?).map_err(|error| error.raise(py))?;
-        Ok(Lock::new(lock.reader().clone(), READERS))
+        Ok(Lock::new(lock.reader().clone()))
     }
 
     /// What its writers take.
     fn writer(&self, py: Python<'_>, name: &str, options: Options) -> PyResult<Lock> {
         let lock = self.client.rw_lock_with(name, options.of_library()?).map_err(|error| error.raise(py))?;
-        Ok(Lock::new(lock.writer().clone(), 1))
+        Ok(Lock::new(lock.writer().clone()))
     }
 
     fn lock_all(

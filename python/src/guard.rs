@@ -1,6 +1,5 @@
 //! Leases that are held.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use fairlock::compat::{refresh, set_automatic_renewal, verify};
@@ -12,15 +11,10 @@ use crate::errors::{Raise, lost};
 use crate::lock::yes_or_no;
 use crate::operation::{GiveBack, Operation};
 
-/// How many readers may hold a lock together.
-pub(crate) const READERS: u32 = 1000;
-
 /// A lease. It is given back when this is dropped.
 #[pyclass(frozen, module = "fairlock._native")]
 pub(crate) struct Guard {
     held: fairlock::Held,
-    /// How many may hold the lock together while this lease lasts.
-    most: Arc<AtomicU32>,
     /// None when it was released.
     guard: Arc<Mutex<Option<fairlock::Guard>>>,
 }
@@ -33,8 +27,8 @@ fn done<E: Raise>(py: Python<'_>, outcome: Result<(), E>) -> PyResult<Py<PyAny>>
 }
 
 impl Guard {
-    pub(crate) fn new(guard: fairlock::Guard, most: u32) -> Self {
-        Self { held: guard.held(), most: Arc::new(AtomicU32::new(most)), guard: Arc::new(Mutex::new(Some(guard))) }
+    pub(crate) fn new(guard: fairlock::Guard) -> Self {
+        Self { held: guard.held(), guard: Arc::new(Mutex::new(Some(guard))) }
     }
 
     pub(crate) fn to_give_back(&self) -> Weak<dyn GiveBack> {
@@ -81,7 +75,7 @@ impl Guard {
 
     #[getter]
     fn most(&self) -> u32 {
-        self.most.load(Ordering::Relaxed)
+        self.held.most()
     }
 
     #[getter]
@@ -150,13 +144,7 @@ impl Guard {
 
     /// After it has ended without an error, the lease is a reader's.
     fn downgrade(&self, py: Python<'_>) -> PyResult<Operation> {
-        let (downgraded, most) = (self.ask(py, fairlock::Guard::downgrade)?, self.most.clone());
-        Ok(Operation::new(downgraded, move |py, outcome| {
-            if outcome.is_ok() {
-                most.store(READERS, Ordering::Relaxed);
-            }
-            done(py, outcome)
-        }))
+        Ok(Operation::new(self.ask(py, fairlock::Guard::downgrade)?, done))
     }
 
     fn verify(&self, py: Python<'_>) -> PyResult<Operation> {
@@ -219,10 +207,10 @@ impl AllGuard {
         Ok(tokens)
     }
 
-    /// The ids of the acquires, in the same order.
+    /// Of each lock the id of its acquire, its name, and how many may hold it together while this lease lasts.
     #[getter]
-    fn ids(&self) -> Vec<String> {
-        self.held.iter().map(fairlock::Held::id).collect()
+    fn leases(&self) -> Vec<(String, &str, u32)> {
+        self.held.iter().map(|held| (held.id(), held.name(), held.most())).collect()
     }
 
     #[getter]

@@ -14,9 +14,6 @@ use crate::operation::{GiveBack, Operation};
 #[pyclass(frozen, module = "fairlock._native")]
 pub(crate) struct Lock {
     lock: fairlock::Lock,
-    /// How many may hold it together.
-    #[pyo3(get)]
-    most: u32,
 }
 
 /// An acquire with what its caller gave.
@@ -36,17 +33,17 @@ macro_rules! with {
     }};
 }
 
-/// A guard as Python gets it, of a lock that so many may hold together.
-fn granted<E: Raise>(most: u32) -> impl FnOnce(Python<'_>, Result<fairlock::Guard, E>) -> PyResult<Py<PyAny>> {
-    move |py, outcome| match outcome {
-        Ok(guard) => Ok(Py::new(py, Guard::new(guard, most))?.into_any()),
+/// A guard as Python gets it.
+fn granted<E: Raise>(py: Python<'_>, outcome: Result<fairlock::Guard, E>) -> PyResult<Py<PyAny>> {
+    match outcome {
+        Ok(guard) => Ok(Py::new(py, Guard::new(guard))?.into_any()),
         Err(error) => Err(error.raise(py)),
     }
 }
 
 impl Lock {
-    pub(crate) fn new(lock: fairlock::Lock, most: u32) -> Self {
-        Self { lock, most }
+    pub(crate) fn new(lock: fairlock::Lock) -> Self {
+        Self { lock }
     }
 }
 
@@ -73,23 +70,27 @@ impl Lock {
     }
 
     #[getter]
+    fn most(&self) -> u32 {
+        self.lock.most()
+    }
+
+    #[getter]
     fn client_id(&self) -> &str {
         self.lock.client_id()
     }
 
     fn acquire(&self, timeout: Option<f64>, label: Option<String>, owner: Option<String>) -> PyResult<Operation> {
-        Ok(Operation::new(with!(self.lock.acquire(), timeout, label, owner), granted(self.most)))
+        Ok(Operation::new(with!(self.lock.acquire(), timeout, label, owner), granted))
     }
 
     fn try_acquire(&self, timeout: Option<f64>, label: Option<String>, owner: Option<String>) -> PyResult<Operation> {
-        Ok(Operation::new(with!(self.lock.try_acquire(), timeout, label, owner), granted(self.most)))
+        Ok(Operation::new(with!(self.lock.try_acquire(), timeout, label, owner), granted))
     }
 
     fn enqueue(&self, timeout: Option<f64>, label: Option<String>, owner: Option<String>) -> PyResult<Operation> {
         let enqueue = with!(self.lock.enqueue(), timeout, label, owner);
-        let most = self.most;
-        Ok(Operation::new(enqueue, move |py, queued| match queued {
-            Ok(waiting) => Ok(Py::new(py, Waiting { waiting: Arc::new(Mutex::new(Some(waiting))), most })?.into_any()),
+        Ok(Operation::new(enqueue, |py, queued| match queued {
+            Ok(waiting) => Ok(Py::new(py, Waiting { waiting: Arc::new(Mutex::new(Some(waiting))) })?.into_any()),
             Err(error) => Err(error.raise(py)),
         }))
     }
@@ -154,7 +155,6 @@ pub(crate) fn yes_or_no<E: Raise>(py: Python<'_>, answer: Result<bool, E>) -> Py
 #[pyclass(frozen, module = "fairlock._native")]
 pub(crate) struct Waiting {
     waiting: Arc<Mutex<Option<fairlock::Waiting>>>,
-    most: u32,
 }
 
 impl Waiting {
@@ -191,7 +191,7 @@ impl Waiting {
     /// The wait for the grant.
     fn grant(&self) -> PyResult<Operation> {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Ok(Operation::new(waiting.ok_or_else(over)?, granted(self.most)))
+        Ok(Operation::new(waiting.ok_or_else(over)?, granted))
     }
 
     /// Leaves the queue.

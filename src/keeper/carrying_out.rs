@@ -81,8 +81,8 @@ impl Keeper {
                     let _ = caller.resolved.send(Err(why));
                 }
             }
-            Effect::Prolonged { id, deadline, every } => {
-                self.with_lease(id, |shared| shared.prolong(deadline, every));
+            Effect::Prolonged { id, deadline, every, most } => {
+                self.with_lease(id, |shared| shared.prolong(deadline, every, most));
             }
             Effect::Lost { id, reason, deadline } => self.with_lease(id, |shared| shared.lose(reason, deadline)),
             Effect::Forgotten { id } => {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, SystemTime};
 
 use super::change::Change;
@@ -24,6 +25,7 @@ pub(crate) struct Shared {
     pub(crate) token: Token,
     pub(crate) ticket: Ticket,
     pub(crate) slot: u16,
+    most: AtomicU16,
     pub(crate) origin: Origin,
     /// When the keeper heard of the grant.
     granted: (Time, SystemTime),
@@ -46,6 +48,7 @@ impl Shared {
     ) -> Self {
         let now = Time::now();
         Self {
+            most: spec.most.into(),
             spec,
             id,
             token,
@@ -60,9 +63,10 @@ impl Shared {
         }
     }
 
-    /// `every`: how often it is renewed, unless by hand.
-    pub(super) fn prolong(self: &Arc<Self>, deadline: Time, every: Option<Duration>) {
+    /// `every`: how often it is renewed, unless by hand. `most`: how many may hold the lock together from now on.
+    pub(super) fn prolong(self: &Arc<Self>, deadline: Time, every: Option<Duration>, most: u16) {
         let now = Time::now();
+        self.most.store(most, Ordering::Relaxed);
         if let Some(before) = self.course.prolong(now, deadline) {
             self.tell(|shared| &shared.renewed);
             let lag = every.map(|every| now.since(before).saturating_sub(every));
@@ -112,6 +116,11 @@ impl Shared {
 
     pub(crate) fn is_forked(&self) -> bool {
         self.origin.process.is_forked()
+    }
+
+    /// How many may hold the lock together while it lasts, as the server last told.
+    pub(crate) fn most(&self) -> u16 {
+        self.most.load(Ordering::Relaxed)
     }
 
     /// When it was granted, by the wall clock.
@@ -252,10 +261,10 @@ mod tests {
     fn a_lost_lease_is_not_renewed() {
         let later = |seconds| Time::now() + Duration::from_secs(seconds);
         let shared = lease_until(later(60));
-        shared.prolong(later(120), None);
+        shared.prolong(later(120), None, 1);
         assert!(shared.remaining() > Duration::from_secs(60));
         shared.end(LostReason::Ended);
-        shared.prolong(later(180), None);
+        shared.prolong(later(180), None, 1);
         assert!(shared.remaining().is_zero(), "{:?}", shared.remaining());
         shared.check().unwrap_err();
     }

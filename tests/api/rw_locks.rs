@@ -54,6 +54,7 @@ async fn a_writer_becomes_a_reader_under_the_same_token_and_slot() {
     let (index, other) = (rw_lock(&server).await, rw_lock(&server).await);
     let guard = soon(index.write()).await.unwrap();
     let (token, slot) = (guard.token(), guard.slot());
+    assert_eq!((index.reader().most(), index.writer().most(), guard.most()), (1000, 1, 1));
     let reader = soon(other.reader().enqueue()).await.unwrap();
     let writer = soon(other.writer().enqueue()).await.unwrap();
     soon(guard.downgrade()).await.unwrap();
@@ -62,6 +63,7 @@ async fn a_writer_becomes_a_reader_under_the_same_token_and_slot() {
     assert_eq!((guard.token(), guard.slot(), reader.slot()), (token, slot, 1));
     let holders = index.writer().inspect().await.unwrap().holders;
     assert_eq!(holders.iter().map(|holder| holder.most).collect::<Vec<_>>(), [1000, 1000]);
+    assert_eq!((guard.most(), guard.held().most(), reader.most()), (1000, 1000, 1000));
     // Doing it again changes nothing; and it goes on to be renewed as a reader.
     soon(guard.downgrade()).await.unwrap();
     soon(guard.renew()).await.unwrap();
@@ -146,8 +148,10 @@ async fn a_downgrade_whose_future_was_dropped_goes_on() {
     let reader = soon(other.reader().enqueue()).await.unwrap();
     drop(guard.downgrade());
     assert_eq!(soon(reader.position()).await.unwrap(), 1, "nothing happens before the first poll");
+    assert_eq!(guard.most(), 1);
     let _polled_once = guard.downgrade().now_or_never();
     let reader = soon(reader).await.unwrap();
+    eventually_async("nobody asked for the answer, and it counts", SOON, async || guard.most() == 1000).await;
     soon(guard.downgrade()).await.unwrap();
     guard.check().unwrap();
     drop(reader);

@@ -127,10 +127,12 @@ async fn a_name_is_a_lock_for_some_and_a_semaphore_for_others() {
     let (one, other) = (connect(&server).await, connect(&server).await);
     let (alone, three) = (semaphore(&one, 1), semaphore(&other, 3));
     let forgotten = held(&one.lock_with("gpu", quiet()).unwrap()).await;
+    assert_eq!((alone.most(), three.most(), forgotten.most()), (1, 3, 1));
     assert!(is_full(&three).await, "whoever has one slot is alone");
     assert_eq!(three.inspect().await.unwrap().holders[0].most, 1);
     soon(forgotten.release()).await.unwrap();
     let (first, second) = (held(&three).await, held(&three).await);
+    assert_eq!([first.most(), second.most()], [3, 3], "each says its own");
     let last = soon(alone.enqueue()).await.unwrap();
     assert_eq!(three.inspect().await.unwrap().queue[0].most, 1);
     soon(first.release()).await.unwrap();

@@ -160,6 +160,8 @@ pub(crate) enum Effect {
         deadline: Time,
         /// How often it is renewed, unless by hand.
         every: Option<Duration>,
+        /// How many may hold the lock together while it lasts.
+        most: u16,
     },
     /// A lease was declared lost. It may last until the deadline, for which its holder can finish.
     Lost {

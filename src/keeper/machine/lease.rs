@@ -212,11 +212,11 @@ impl LockMachine {
         if moved {
             lease.term = term;
         }
-        let deadline = lease.deadline();
+        let (deadline, told_most) = (lease.deadline(), lease.told_most);
         if moved || full {
-            core.effects.push(Effect::Prolonged { id, deadline, every: lease.renew_every });
+            let (every, most) = (lease.renew_every, told_most);
+            core.effects.push(Effect::Prolonged { id, deadline, every, most });
         }
-        let told_most = lease.told_most;
         let is_answered = |call: &RenewalCall| full && call.until <= deadline && call.most <= told_most;
         let (questions, open) = std::mem::take(&mut lease.questions).into_iter().partition(is_answered);
         lease.questions = open;
