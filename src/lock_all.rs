@@ -27,7 +27,8 @@ use crate::run::{job_under, outcome};
 /// in. So two of these cannot wait for each other, nor for one that takes single locks in this order. Each lock is held
 /// while the next one is waited for.
 ///
-/// [`and`](Self::and) adds locks with options of their own, such as a semaphore or the reader of a read-write lock.
+/// [`and`](Self::and) adds locks with options of their own, such as a semaphore or the reader of a read-write lock:
+/// `LockAll::from(&gpus).and(index.reader())`.
 ///
 /// # Errors
 /// [`LockAllError`]: a lock was not acquired (or is [of another client](InvalidOption::OtherClient)), or the lease of
@@ -82,13 +83,17 @@ impl Client {
         options: LockOptions,
     ) -> Result<LockAll, InvalidOption> {
         let lock = |name: S| self.lock_with(name.as_ref(), options.clone());
-        let mut locks = names.into_iter().map(lock).collect::<Result<Vec<_>, _>>()?;
-        if locks.is_empty() {
-            return Err(InvalidOption::NoNames);
-        }
-        locks.sort_by(|one, other| one.name().cmp(other.name()));
-        locks.dedup_by(|one, other| one.name() == other.name());
-        Ok(LockAll { locks, stranger: None, label: None, owner: None, timeout: None, cancellation: None })
+        let locks = names.into_iter().map(lock).collect::<Result<Vec<_>, _>>()?;
+        let (first, others) = locks.split_first().ok_or(InvalidOption::NoNames)?;
+        Ok(others.iter().fold(first.into(), LockAll::and))
+    }
+}
+
+/// An acquire of this lock, to which [`and`](LockAll::and) adds others.
+impl From<&Lock> for LockAll {
+    fn from(lock: &Lock) -> Self {
+        let locks = vec![lock.clone()];
+        Self { locks, stranger: None, label: None, owner: None, timeout: None, cancellation: None }
     }
 }
 
@@ -108,7 +113,7 @@ impl LockAll {
     /// # }
     /// ```
     pub fn and(mut self, lock: &Lock) -> Self {
-        if self.locks.iter().any(|other| !Arc::ptr_eq(&other.handle, &lock.handle)) {
+        if self.locks.first().is_some_and(|first| !Arc::ptr_eq(&first.handle, &lock.handle)) {
             self.stranger.get_or_insert_with(|| lock.name().into());
         }
         match self.locks.binary_search_by(|other| other.name().cmp(lock.name())) {

@@ -9,6 +9,7 @@ from . import _interpreter as _interpreter  # first: it refuses sub-interpreters
 from . import _native
 from ._all_held import AllHeld, AsyncAllHeld
 from ._client import Client, aconnect, connect
+from ._decorator import held
 from ._errors import (
     AuthenticationError,
     Busy,
@@ -75,6 +76,7 @@ __all__ = [
     "Waiting",
     "aconnect",
     "connect",
+    "held",
 ]
 
 #: The version of this package, which is that of the Rust library.

@@ -31,6 +31,11 @@ class _All(OfOneProcess):
         return self._guard.tokens
 
     @property
+    def slots(self) -> dict[str, int]:
+        """The slot of each lock, by its name: see :attr:`Held.slot`."""
+        return self._guard.slots
+
+    @property
     def remaining(self) -> float:
         """How many seconds are left of the lease that ends first."""
         return self._guard.remaining

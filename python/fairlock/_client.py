@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Type, TypeVar, Union, overload
+from typing import Any, Callable, Dict, Iterable, Optional, Tuple, Type, TypeVar, Union, overload
 
 from . import _green, _logging, _native, _process
 from ._decorator import decorate
 from ._errors import InvalidOption
 from ._keyed import KeyedMutex
 from ._lock import AcquireAll, Lock
-from ._loops import Key
 from ._operation import run, wait
 from ._options import (
     SLOTS,
@@ -224,11 +223,11 @@ class Client(OfOneProcess):
                 made_by = self._client
             return made
 
-        return Lock(name, of_this_process)
+        return Lock(name, of_this_process, self)
 
     def lock_all(
         self,
-        names: Iterable[str],
+        locks: Iterable[Union[str, Lock]],
         *,
         timeout: Optional[Seconds] = None,
         label: Optional[str] = None,
@@ -236,21 +235,39 @@ class Client(OfOneProcess):
         lease: Optional[Seconds] = None,
     ) -> AcquireAll:
         """Acquires several locks in the order of their names, all or nothing by one timeout: two of these never wait
-        for each other. It holds each of them alone. Use it as :meth:`Lock.acquire`.
+        for each other. Use it as :meth:`Lock.acquire`.
+
+        :param locks: names, each of which is held alone, and locks of this client: semaphores, and the readers and writers
+            of read-write locks. A name that occurs twice counts once, as the lock with fewer slots.
+        :param label, owner: what others see at each of the locks (default: as the lock says).
+        :param lease: of those that are given by their names.
 
         Raises what ``acquire`` raises, with the name of the lock, and :exc:`LockLost` if a lease was lost meanwhile.
         """
-        listed, options = texts("names", names), lock_options(lease=lease)
+        options = lock_options(lease=lease)
+        if isinstance(locks, (str, bytes)):
+            # A single one would be taken for its letters.
+            raise InvalidOption(f"locks is {locks!r}, but must be a list of names and locks: [{locks!r}]")
+        chosen = [self._one(lock, options) for lock in locks]
         how = seconds(timeout), text("label", label), text("owner", owner)
-
-        def awaited() -> List[Key]:
-            return [(self._native().lock(name, options).client_id, name, 1) for name in listed]
-
         return AcquireAll(
-            f"lock_all({listed!r})",
-            lambda: self._native().lock_all(listed, options, *how),
-            None if how[0] == 0 else awaited,
+            f"lock_all({[lock.name for lock in chosen]!r})",
+            lambda: _native.lock_all([lock._native_lock() for lock in chosen], *how),
+            None if how[0] == 0 else lambda: [lock._key() for lock in chosen],
         )
+
+    def _one(self, lock: Union[str, Lock], options: Dict[str, Any]) -> Lock:
+        if isinstance(lock, str):
+            return self._lock(lock, options)
+        if not isinstance(lock, Lock):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidOption(
+                f"each of locks is a name or a lock, but one is {lock!r} (of a read-write lock give the reader or the writer)"
+            )
+        if lock._client is not self:
+            raise InvalidOption(
+                f"the lock {lock.name!r} is of another client than this one: acquire all of them by one client"
+            )
+        return lock
 
     def keyed_mutex(
         self, space: str, *, timeout: Optional[Seconds] = None, **options: Unpack[LockOptions]
@@ -294,7 +311,7 @@ class Client(OfOneProcess):
         **options: Unpack[LeaseOptions],
     ) -> Union[F, Callable[[F], F]]:
         """Decorates a function, or a coroutine function: each call holds the lock. With ``slots`` so many calls
-        run at once.
+        run at once, and :func:`fairlock.held` tells the function which of the slots is its.
 
         A function that only returns an awaitable or a generator is refused, when it is called: what it returns would run
         without the lock. Decorate the coroutine function itself.

@@ -5,13 +5,32 @@ from __future__ import annotations
 import functools
 import inspect
 import string
-from typing import Any, Callable, NoReturn, Optional, TypeVar
+from contextvars import ContextVar
+from typing import Any, Callable, NoReturn, Optional, TypeVar, Union
 
 from ._errors import InvalidOption
+from ._held import AsyncHeld, Held
 from ._lock import Acquire, Lock
 from ._options import OnLost
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+_held: ContextVar[Union[Held, AsyncHeld]] = ContextVar("fairlock.held")
+
+
+def held() -> Union[Held, AsyncHeld]:
+    """The lease under which a function that :meth:`Client.locked` decorates runs in this thread or task, the innermost of
+    them: its slot, its token, and whether it is still held. An :class:`AsyncHeld` in a coroutine function.
+
+    Raises RuntimeError where none runs.
+    """
+    try:
+        return _held.get()
+    except LookupError:
+        raise RuntimeError(
+            "no function that client.locked() decorates runs in this thread or task: call fairlock.held() in one, or in "
+            "what it calls"
+        ) from None
 
 
 def decorate(
@@ -32,16 +51,24 @@ def decorate(
 
         @functools.wraps(function)
         async def hold_async(*args: Any, **kwargs: Any) -> Any:
-            async with acquire(chosen(args, kwargs), on_lost or "cancel"):
-                return await function(*args, **kwargs)
+            async with acquire(chosen(args, kwargs), on_lost or "cancel") as lease:
+                before = _held.set(lease)
+                try:
+                    return await function(*args, **kwargs)
+                finally:
+                    _held.reset(before)
 
         wrapper = hold_async
     else:
 
         @functools.wraps(function)
         def hold(*args: Any, **kwargs: Any) -> Any:
-            with acquire(chosen(args, kwargs), on_lost):
-                result = function(*args, **kwargs)
+            with acquire(chosen(args, kwargs), on_lost) as lease:
+                before = _held.set(lease)
+                try:
+                    result = function(*args, **kwargs)
+                finally:
+                    _held.reset(before)
                 if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
                     _refuse(function, result)
                 return result

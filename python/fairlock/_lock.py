@@ -98,12 +98,13 @@ class Lock(OfOneProcess):
     nothing until it is acquired, and may be kept and shared by threads, tasks and forked processes.
     """
 
-    __slots__ = ("_name", "_native_lock", "__weakref__")
+    __slots__ = ("_name", "_native_lock", "_client", "__weakref__")
 
-    def __init__(self, name: str, native_lock: Callable[[], _native.Lock]) -> None:
+    def __init__(self, name: str, native_lock: Callable[[], _native.Lock], client: object) -> None:
         self._name = name
         # The lock of this process: after a fork another one than before.
         self._native_lock = native_lock
+        self._client = client
 
     @property
     def name(self) -> str:

@@ -1,13 +1,10 @@
 //! Clients.
 
-use std::future::IntoFuture as _;
-
 use fairlock::{ClientBuilder, Credentials, LockOptions, Tls};
 use pyo3::prelude::*;
 
 use crate::convert::duration;
 use crate::errors::Raise as _;
-use crate::guard::AllGuard;
 use crate::lock::Lock;
 use crate::operation::Operation;
 
@@ -185,31 +182,6 @@ impl Client {
     fn writer(&self, py: Python<'_>, name: &str, options: Options) -> PyResult<Lock> {
         let lock = self.client.rw_lock_with(name, options.of_library()?).map_err(|error| error.raise(py))?;
         Ok(Lock::new(lock.writer().clone()))
-    }
-
-    fn lock_all(
-        &self,
-        py: Python<'_>,
-        names: Vec<String>,
-        options: Options,
-        timeout: Option<f64>,
-        label: Option<String>,
-        owner: Option<String>,
-    ) -> PyResult<Operation> {
-        let mut all = self.client.lock_all_with(names, options.of_library()?).map_err(|error| error.raise(py))?;
-        if let Some(timeout) = timeout {
-            all = all.timeout(duration("timeout", timeout)?);
-        }
-        if let Some(label) = label {
-            all = all.label(label);
-        }
-        if let Some(owner) = owner {
-            all = all.owner(owner);
-        }
-        Ok(Operation::new(all.into_future(), |py, acquired| match acquired {
-            Ok(guard) => Ok(Py::new(py, AllGuard::new(guard))?.into_any()),
-            Err(error) => Err(error.raise(py)),
-        }))
     }
 
     /// Gives everything back, and ends the client.

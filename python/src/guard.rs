@@ -207,6 +207,16 @@ impl AllGuard {
         Ok(tokens)
     }
 
+    /// Name and slot of each lock.
+    #[getter]
+    fn slots<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let slots = PyDict::new(py);
+        for held in &self.held {
+            slots.set_item(held.name(), held.slot())?;
+        }
+        Ok(slots)
+    }
+
     /// Of each lock the id of its acquire, its name, and how many may hold it together while this lease lasts.
     #[getter]
     fn leases(&self) -> Vec<(String, &str, u32)> {

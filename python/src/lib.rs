@@ -40,7 +40,7 @@ mod _native {
     #[pymodule_export]
     use crate::guard::{AllGuard, Guard};
     #[pymodule_export]
-    use crate::lock::{Lock, Waiting};
+    use crate::lock::{Lock, Waiting, lock_all};
     #[pymodule_export]
     use crate::logs::{log_level, logs_fileno, next_logs, no_more_logs, take_logs};
     #[pymodule_export]

@@ -1,14 +1,17 @@
 //! Locks, and places in their queues.
 
+use std::future::IntoFuture as _;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use fairlock::LockAll;
 use fairlock::compat::{is_locked_by_anyone, is_locked_by_me};
+use fairlock::error::InvalidOption;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
 use crate::convert::{broken, duration, history, lock_state};
 use crate::errors::Raise;
-use crate::guard::Guard;
+use crate::guard::{AllGuard, Guard};
 use crate::operation::{GiveBack, Operation};
 
 #[pyclass(frozen, module = "fairlock._native")]
@@ -142,6 +145,23 @@ impl Lock {
     fn is_locked_by_anyone(&self) -> Operation {
         Operation::new(is_locked_by_anyone(&self.lock), yes_or_no)
     }
+}
+
+/// Acquires locks of one client together.
+#[pyfunction]
+pub(crate) fn lock_all(
+    py: Python<'_>,
+    locks: Vec<PyRef<'_, Lock>>,
+    timeout: Option<f64>,
+    label: Option<String>,
+    owner: Option<String>,
+) -> PyResult<Operation> {
+    let Some((first, others)) = locks.split_first() else { return Err(InvalidOption::NoNames.raise(py)) };
+    let all = others.iter().fold(LockAll::from(&first.lock), |all, other| all.and(&other.lock));
+    Ok(Operation::new(with!(all, timeout, label, owner).into_future(), |py, acquired| match acquired {
+        Ok(guard) => Ok(Py::new(py, AllGuard::new(guard))?.into_any()),
+        Err(error) => Err(error.raise(py)),
+    }))
 }
 
 pub(crate) fn yes_or_no<E: Raise>(py: Python<'_>, answer: Result<bool, E>) -> PyResult<Py<PyAny>> {

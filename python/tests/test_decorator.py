@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Callable, Iterator, List
 
 import pytest
-from conftest import Server, is_free
+from conftest import SOON, Server, is_free
 
 import fairlock
 import fairlock.compat
@@ -72,6 +74,55 @@ def test_an_object_that_is_called_as_a_coroutine_function_holds_the_lock(client:
     with pytest.raises(fairlock.InvalidOption, match="no name that is the same in all processes"):
         client.locked(Job())
     is_free(client.lock("lock"))
+
+
+def test_a_function_asks_which_slot_it_has(client: fairlock.Client) -> None:
+    both = threading.Barrier(2, timeout=SOON)
+
+    def helper() -> int:
+        return fairlock.held().slot
+
+    @client.locked("gpu", slots=2)
+    def train(number: int) -> int:
+        both.wait()  # Both hold it now.
+        held = fairlock.held()
+        held.check()
+        assert held.name == "gpu" and helper() == held.slot
+        return helper()
+
+    with ThreadPoolExecutor(2) as pool:
+        assert sorted(pool.map(train, range(2))) == [0, 1]
+        for run in (fairlock.held, pool.submit(fairlock.held).result):
+            with pytest.raises(RuntimeError, match="no function that client.locked.. decorates runs"):
+                run()
+    is_free(client.lock("gpu"))
+
+
+def test_each_task_has_the_lease_of_its_own_function(client: fairlock.Client) -> None:
+    inside: List[int] = []
+
+    @client.locked("gpu", slots=2)
+    async def train() -> int:
+        inside.append(fairlock.held().slot)
+        while len(inside) < 2:
+            await asyncio.sleep(0.01)
+        with pytest.raises(ZeroDivisionError):
+            await fails()
+        assert isinstance(fairlock.held(), fairlock.AsyncHeld) and fairlock.held().name == "gpu"
+        return fairlock.held().slot
+
+    @client.locked("inner")
+    async def fails() -> None:
+        assert (fairlock.held().name, fairlock.held().slot) == ("inner", 0)
+        raise ZeroDivisionError
+
+    async def main() -> None:
+        assert sorted(await asyncio.gather(train(), train())) == [0, 1]
+        with pytest.raises(RuntimeError):
+            fairlock.held()
+
+    asyncio.run(asyncio.wait_for(main(), SOON))
+    is_free(client.lock("gpu"))
 
 
 def test_a_function_of_a_program_needs_a_name(server: Server, tmp_path: Path) -> None:

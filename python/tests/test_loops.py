@@ -82,6 +82,13 @@ def test_what_tasks_of_this_loop_share_is_waited_for_until_they_have_it_all(clie
                 waits_for_ever(lambda: gpus.acquire(timeout=SOON).wait())
                 waits_for_ever(lambda: client.semaphore("gpu", 3).acquire(timeout=SOON).wait())
                 waits_for_ever(lambda: client.lock_all(["gpu"], timeout=SOON).wait())
+                waits_for_ever(lambda: client.lock_all(["a", gpus], timeout=SOON).wait())
+        # Several locks count, too, each with its own number.
+        async with client.lock_all([gpus, index.reader]):
+            client.lock_all([index.reader, gpus], timeout=SOON).wait().release()
+            waits_for_ever(lambda: client.lock_all([index.writer], timeout=SOON).wait())
+            async with gpus.acquire():
+                waits_for_ever(lambda: gpus.acquire(timeout=SOON).wait())
         async with index.read():
             index.read(timeout=SOON).wait().release()
             waits_for_ever(lambda: index.write(SOON).wait())

@@ -62,8 +62,9 @@ def test_a_wrong_option_of_a_lock_names_what_is_allowed(lazy: Anything, options:
         (lambda client: client.rw_lock(5), "the lock's name is 5, but must be a text"),
         (lambda client: client.rw_lock("a").read(timeout="3"), "a time is '3', but must be a number of seconds"),
         (lambda client: client.keyed_mutex("a", slots=2), r"2 slots were given.*use `semaphore\(f\"a:\{key\}\", 2\)`"),
-        (lambda client: client.lock_all("ab"), r"names is 'ab', but must be a list of texts: \['ab'\]"),
-        (lambda client: client.lock_all(["a", None]), "each of names is None"),
+        (lambda client: client.lock_all("ab"), r"locks is 'ab', but must be a list of names and locks: \['ab'\]"),
+        (lambda client: client.lock_all(["a", None]), "each of locks is a name or a lock, but one is None"),
+        (lambda client: client.lock_all([client.rw_lock("a")]), "one is <RwLock 'a'> .of a read-write lock give the reader"),
         (lambda client: client.lock_all(["a"], label=5), "label is 5"),
     ],
 )

@@ -54,6 +54,41 @@ async def test_waiters_are_served_in_order(world: World, client: fairlock.Client
     await world.is_free(gpus)
 
 
+@in_both_worlds
+async def test_locks_of_all_kinds_are_taken_together(world: World, client: fairlock.Client) -> None:
+    gpus, index = client.semaphore("gpu", 2), client.rw_lock("index")
+    other = await world.get(gpus.acquire())
+    every = client.lock_all(["reports", gpus, index.reader, "reports"], timeout=SOON, label="job 7")
+    held = await world.get(every)
+    assert list(held.tokens) == ["gpu", "index", "reports"] and held.slots == {"gpu": 1, "index": 0, "reports": 0}
+    holders = [(await client.lock(name).inspect()).holders[-1] for name in held.tokens]
+    assert [(one.label, one.most) for one in holders] == [("job 7", 2), ("job 7", 1000), ("job 7", 1)]
+    await world.do((await world.get(index.try_read())).release)
+    with pytest.raises(fairlock.Timeout) as timeout:
+        await world.get(client.lock_all([index.writer, "a"], timeout=0.05))
+    assert getattr(timeout.value, "name") == "index"
+    await world.do(held.release)
+
+    # A name that is given twice counts once, as the lock that lets fewer in.
+    with pytest.raises(fairlock.Timeout):
+        await world.get(client.lock_all([gpus, "gpu"], timeout=0.05))
+    await world.do(other.release)
+    held = await world.get(client.lock_all([gpus, "gpu", index.reader, index.writer, index.reader], timeout=SOON))
+    assert held.slots == {"gpu": 0, "index": 0}
+    assert [(await lock.inspect()).holders[0].most for lock in (gpus, index.reader)] == [1, 1]
+    await world.do(held.release)
+    for lock in (gpus, index.writer, client.lock("reports"), client.lock("a")):
+        await world.is_free(lock)
+
+
+def test_locks_of_two_clients_are_not_taken_together(client: fairlock.Client, server: Server) -> None:
+    stranger = fairlock.Client(server.url).semaphore("gpu", 2)
+    with pytest.raises(fairlock.InvalidOption, match="'gpu' is of another client"):
+        client.lock_all(["a", stranger])
+    with pytest.raises(fairlock.InvalidOption, match="'gpu' is of another client"):
+        client.lock_all([stranger])
+
+
 class Site:
     """What happens under the semaphore. Each that holds it waits until as many do as may."""
 

@@ -23,6 +23,10 @@ index: fairlock.RwLock = client.rw_lock("index", lease=30, label="job")
 def function(number: int) -> str: ...
 async def coroutine(number: int) -> str: ...
 
+with client.lock_all(["a", gpus, index.reader]) as both:
+    both.slots["gpu"] + both.tokens["a"]
+fairlock.held().slot + fairlock.held().token
+
 a: str = client.locked("lock", timeout=3, lease=30, label="job", on_lost="interrupt")(function)(7)
 b: str = client.locked(function)(7)
 b = client.locked("lock", slots=4)(function)(7)
@@ -56,6 +60,8 @@ client.semaphore("gpu", 4, leas=3)  # wrong
 client.rw_lock("index", slots=4)  # wrong
 client.keyed_mutex("users", slots=4)  # wrong
 index.acquire()  # wrong
+client.lock_all(["a", index])  # wrong
+fairlock.held("gpu")  # wrong
 index.read(on_lost="exit")  # wrong
 index.try_write(timout=3)  # wrong
 client.locked("lock", on_lost="cansel")  # wrong

@@ -4,7 +4,7 @@ use std::future::IntoFuture as _;
 use std::time::{Duration, Instant};
 
 use fairlock::{
-    AllGuard, CancellationToken, Client, LockOptions,
+    AllGuard, CancellationToken, Client, LockAll, LockOptions,
     compat::{is_locked_by_anyone, verify},
     error::{AcquireError, InvalidOption, LockAllError, LostReason},
 };
@@ -207,6 +207,11 @@ async fn locks_of_all_kinds_are_taken_together() {
     drop(soon(index.try_read()).await.unwrap());
     soon(reading.release()).await.unwrap();
     other.release().await.unwrap();
+
+    let without_names = soon(LockAll::from(&gpus).and(index.reader()).and(&gpus)).await.unwrap();
+    let seen: Vec<_> = without_names.guards().iter().map(|held| (held.name(), held.most())).collect();
+    assert_eq!(seen, [("gpu", 2), ("index", 1000)]);
+    soon(without_names.release()).await.unwrap();
 
     let twice = [index.reader(), index.writer(), index.reader()];
     let slots =
