@@ -147,8 +147,9 @@ impl Case {
             Moment::Struck => driver.when(|| struck() > 0),
             Moment::Granted => driver.unpolled(|| is_granted(&mut raw, &name)),
         };
-        if self.moment == Moment::Struck {
-            // `close` returns after a second, while its requests may still be on their way to the proxy.
+        // `close` returns after a second, while its requests may still be on their way to the proxy.
+        let is_late = completed && self.what == What::Close && self.wire != Wire::Nowhere;
+        if self.moment == Moment::Struck || is_late {
             eventually("something strikes", SOON, || struck() > 0);
         }
         let gives_back = matches!(self.wire, Wire::FarewellRequest | Wire::FarewellReply);
