@@ -9,11 +9,17 @@ local id, memory, seat, terms = unpack(ARGV)
 -- include keys
 -- include terms: terms → liveness_us, buffer_us, heartbeat_us, lease_us, room, most, as_claim
 -- include asker: id → client
--- include known: memory, seat → known_…, seat_…
 joining, lenient = room > 0, false -- a server without memory admits no new waiters
 local own_pace, left_us = heartbeat_us, lease_us
 -- include times
--- include begin
+-- include found
+-- include time
+-- include calm: the script ends, if it grants a calm lock
+-- include known: memory, seat → known_…, seat_…
+-- include state
+-- include clock
+-- include plan
+-- include lost
 
 local word, told = 'disbelieved', {}
 -- include restore: known_…, seat_…, own_pace, left_us → believed

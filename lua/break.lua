@@ -9,6 +9,8 @@ local their_token, force = tonumber(ARGV[1]), ARGV[2]
 -- include keys
 local own_pace = 0
 -- include begin
+-- include plan
+-- include lost
 every = true
 -- include leases: every
 
@@ -17,7 +19,7 @@ for i = 1, #leases do
   local lease = leases[i]
   if lease.token == their_token and lease.ends > now then
     word, told = 'told', {'left_us', lease.ends - now}
-    messages[1] = {lease, 'break', call('HGET', lock, lease.id), lease.ends - now}
+    messages[1] = {lease, 'break', lease.id == taken_id and taken or call('HGET', lock, lease.id), lease.ends - now}
     lease.broken, lease.changed = 1, true
     if force == '1' then
       word = 'ended'

@@ -14,6 +14,8 @@ local seat = ''
 local own_pace, lease_us, left_us = heartbeat_us, 0, 0
 -- include times
 -- include begin
+-- include plan
+-- include lost
 -- include restore: known_…, own_pace, left_us
 named = {unpack(ARGV, 4)}
 -- include leases: named

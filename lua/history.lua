@@ -6,12 +6,10 @@
 -- REPLY: history recorded past {id, token, label, owner, waited_us, held_us, how, slot}...
 local switch, count = ARGV[1], ARGV[2]
 -- include keys
--- include state
+-- include found
 -- include time
--- include clock
+-- include state
 -- include plan
--- include leases
--- include sweep
 
 local past = string.sub(lock, 1, -5) .. HISTORY
 if switch == '1' then
@@ -27,10 +25,20 @@ elseif switch == '0' then
   call('DEL', past)
 end
 recorded = call('EXISTS', past)
-if found and switch ~= '' then
+if switch ~= '' and calm == 1 then
+  -- A lock with a history is not calm.
+  local now, leases = seen, {}
+  calm, fields = 0, taken and {taken_id, taken} or {}
+  -- include write
+  if taken then call('HDEL', lock, taken_field) end
+elseif found and switch ~= '' then
   -- The mark is the third byte of the state.
   call('HSET', lock, '', string.sub(found, 1, 2) .. string.char(recorded) .. string.sub(found, 4))
 end
+-- include clock
+-- include leases
+-- include sweep
+
 local rows = {}
 if recorded == 1 and count ~= '0' then
   local entries = call('XREVRANGE', past, '+', '-', 'COUNT', count)

@@ -7,9 +7,7 @@
 --   holders: lib/tell_holders.lua · page: an array of {id, ticket, label, owner, waited_us, alive, most}
 local after, count, tell_from, tell_most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 -- include keys
--- include state
--- include time
--- include clock
+-- include begin
 -- include plan
 -- include leases
 -- include sweep

@@ -10,6 +10,8 @@ local id, seat = ARGV[2], ''
 -- include known: memory → known_…
 local own_pace, left_us = known_pace, 0
 -- include begin
+-- include plan
+-- include lost
 -- include restore: known_…, own_pace, left_us
 named = {unpack(ARGV, 2)}
 -- include leases: named

@@ -15,6 +15,8 @@ local left_us = struct.unpack('<d', left)
 -- include known: memory, seat → known_…, seat_…
 local own_pace = known_pace
 -- include begin
+-- include plan
+-- include lost
 -- include restore: known_…, seat_…, own_pace, left_us → believed
 named = {id}
 -- include leases: named

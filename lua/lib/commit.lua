@@ -3,8 +3,8 @@
 -- messages.
 -- PACKS: kind left_us memory seat id secret lock
 -- NEEDS: lost found found_waiting recorded contender queued joins moves place sessions leaving fields messages
--- NEEDS: leases ended held last_end
--- SETS: live_until ttl_until recorded its_id
+-- NEEDS: leases ended held last_end taken_id taken
+-- SETS: live_until ttl_until recorded calm its_id
 do
   local stands = held > 0 or waiting > 0
   -- The clock goes by heartbeats until also the last claim is confirmed: its waiter was one until now.
@@ -17,6 +17,9 @@ do
   local new_ttl = lost or ttl_until < needed_until or ttl_until > needed_until + 2 * SLACK_US
   if new_ttl then ttl_until = needed_until + SLACK_US end
   local adds = contender and joins and (moves or not queued)
+  -- A lock is calm if the next grant and its end are all that can happen to it.
+  calm = not stands and not lost and grants > 1 and stamp == token and recorded == 0 and live_until == 0
+    and now >= recover_until and 1 or 0
 
   -- The history may outlive the state.
   local past = (recorded == 1 or not found) and string.sub(lock, 1, -5) .. HISTORY
@@ -41,6 +44,13 @@ do
     if not now_held or now_held.ends <= now then gone[#gone + 1] = its_id end
     -- include session: its_id → session
     session[2] = session[2] - 1
+  end
+  -- What a calm lock has of its holder gets its usual name. No script writes another entry than that of its asker.
+  if taken then
+    gone[#gone + 1] = taken_field
+    if leases[taken_id].ends > now and fields[1] ~= taken_id then
+      fields[#fields + 1], fields[#fields + 2] = taken_id, taken
+    end
   end
   for its_client, planned in next, sessions do
     if planned[2] == 0 then

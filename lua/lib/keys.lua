@@ -1,12 +1,11 @@
 -- keys: the keys of one lock, and the forms of what is packed.
 -- SETS: call max min lock waiters VERSION CLIENT_OF BAD_ID DOT SLOT LEASE FREE CLAIM HUGE SESSION MEMORY MEMORY_SIZE SEAT SEAT_SIZE
 -- SETS: BAD_TEXT TERMS TEXTS TEXTS_AT BAD_TERMS BAD_MOST BAD_TIMES OWN HISTORY PAST PAST_MS HOUR_US DAY_US LONGEST_US
--- SETS: SLACK_US may joining lenient position own owns
+-- SETS: SLACK_US CALM MARK may joining lenient position own owns
 local call, max, min = redis.call, math.max, math.min -- a local is found faster
 -- Only the first key is declared: a slot that is migrating refuses a request that names a key which is not there, and
 -- the queue is there only while somebody waits. The names of the others end with another word than `lock`.
 local lock = KEYS[1]
-local waiters = string.sub(lock, 1, -5) .. 'waiters'
 local VERSION = 3 -- of the layout
 -- The client of an id. Fields with other names must not be taken for ids: `` has the state, `CLIENT.` a session, `#` and
 -- two bytes the lease of a slot.
@@ -18,6 +17,9 @@ local SLOT, LEASE = '<c1H', '<HBBdddHc0'
 -- The tag of a free slot, and the end of that of a claim (lib/tag.lua).
 local FREE, CLAIM = '\0\0\0\0', '..'
 local HUGE = 1000 -- no more hold together, whatever they ask for: a script may look at all of them
+-- The state of a calm lock: VERSION, 1, epoch stamp seen skew grants longest longest_next recover_until ttl_until, and the
+-- field of the id that took it last: this mark and the id. While the id holds the lock, its entry is there.
+local CALM, MARK = '<BBdddddddddHc0', '@'
 local SESSION = '<ddd' -- until when the client counts as alive, how many waiters it has, its heartbeat interval
 -- What clients keep and send back: VERSION, then epoch stamp token longest pace, or epoch ticket token slot most. Of all
 -- that is packed, what stands behind the bytes that a script knows was added by a later version, and is passed over.

@@ -1,7 +1,7 @@
 -- lease: the lease of a slot, as it was found. A silence costs a claim no more than it costs a waiter (lib/session.lua).
--- NEEDS: slot found zeroth_at zeroth_size now silent_from silent_until
+-- NEEDS: slot zeroth_in zeroth_at zeroth_size now silent_from silent_until
 -- SETS: text from till its_most claim broken its_end its_token its_ticket holder at lease
-local text, from, till = found, zeroth_at, zeroth_at + zeroth_size - 1
+local text, from, till = zeroth_in, zeroth_at, zeroth_at + zeroth_size - 1
 if slot > 0 then
   text, from = call('HGET', lock, struct.pack(SLOT, '#', slot)), 1
   till = #text

@@ -1,26 +1,38 @@
 -- state: reads the numbers of the lock, and whether a key of it was lost.
--- NEEDS: lock waiters joining
--- SETS: found NUMBERS STATE version calm recorded accounted stamp token epoch seen skew pace pace_until silent_from
+-- NEEDS: lock found calm waiters joining
+-- SETS: NUMBERS STATE version recorded accounted stamp token epoch seen skew pace pace_until silent_from
 -- SETS: silent_until recover_from recover_until recover_pace grants longest longest_next generation waiting live_until
--- SETS: ttl_until first_end last_end held limit limited tags zeroth_size zeroth_at beyond found_waiting lost
-local found = call('HGET', lock, '')
-if found and string.byte(found) ~= VERSION then
-  return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in layout %d, this client knows layout %d',
-    string.byte(found) or 0, VERSION))
-end
--- Of what is shorter than the numbers, or has a mark that only a later version knows, no number can be read.
-if found and (#found < 182 or string.byte(found, 2) > 0) then
-  return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in a form of layout %d that this client does not know',
-    VERSION))
-end
+-- SETS: ttl_until first_end last_end held limit limited tags zeroth_size zeroth_at zeroth_in beyond found_waiting lost
+-- SETS: waiters taken_field taken_id taken
+local waiters = string.sub(lock, 1, -5) .. 'waiters'
 -- One field, because a number as text costs as much as a command.
 -- The lease of slot 0, which is behind the tags, is unpacked only where it is wanted.
 local NUMBERS, STATE = '<BBBBdddddddddddddddddddddHHHHc0H', '<BBBBdddddddddddddddddddddHHHHc0Hc0'
-local version, calm, recorded, accounted, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until,
-  recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until,
-  first_end, last_end, held, limit, limited, tags, zeroth_size, zeroth_at =
-  struct.unpack(NUMBERS, found or string.rep('\0', 182))
+local version, recorded, accounted, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until, recover_from,
+  recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until, first_end,
+  last_end, held, limit, limited = VERSION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+local tags, zeroth_size, zeroth_at, zeroth_in, taken_field, taken_id, taken = '', 0, 1, found or '', '', '', false
+if calm == 1 then
+  -- All numbers that are not kept are 0, or as after a grant.
+  version, calm, epoch, stamp, seen, skew, grants, longest, longest_next, recover_until, ttl_until, taken_field, zeroth_at =
+    struct.unpack(CALM, found)
+  token, generation = stamp, stamp
+  taken_id, taken = string.sub(taken_field, 2), taken_field ~= '' and call('HGET', lock, taken_field)
+elseif found then
+  version, calm, recorded, accounted, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until,
+    recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until,
+    first_end, last_end, held, limit, limited, tags, zeroth_size, zeroth_at = struct.unpack(NUMBERS, found)
+end
 local beyond = found and string.sub(found, zeroth_at + zeroth_size) or '' -- what a later version of the scripts has added
+if taken then
+  -- The lease of a calm lock becomes one like others. It has lasted since the last moment on the lock clock.
+  local _, _, _, its_lease, _, its_most = struct.unpack(TERMS, taken)
+  local of_id, is_claim = taken_id, false
+  -- include tag: of_id, is_claim → tag
+  held, limit, limited, tags, first_end, last_end = 1, min(its_most, HUGE), 1, tag, seen + its_lease, seen + its_lease
+  zeroth_in = struct.pack(LEASE, limit, 0, 0, first_end, token, seen - skew, #taken_id, taken_id)
+  zeroth_size, zeroth_at = #zeroth_in, 1
+end
 local found_waiting = waiting
 -- The keys of a lock live and die together: if they disagree, data was lost. The length is also read before the first
 -- waiter joins, so that a key of another type is found before the first write.

@@ -1,6 +1,6 @@
 -- tell_holders: the leases of the first slots from `tell_from` on, at most `tell_most`, for people: an array of {id,
 -- slot, token, most, label, owner, held_us, claim, broken, left_us}. A token is the time of its grant.
--- NEEDS: tags leases raw now tell_from tell_most
+-- NEEDS: tags leases taken_id taken raw now tell_from tell_most
 -- SETS: holders by_slot
 local holders, by_slot = {}, {}
 for i = 1, #leases do
@@ -14,7 +14,7 @@ for slot = tell_from, #tags / 4 - 1 do
       -- include lease: slot → lease
       told_of = lease
     end
-    local entry = call('HGET', lock, told_of.id)
+    local entry = told_of.id == taken_id and taken or call('HGET', lock, told_of.id)
     -- include texts: entry → label, owner
     holders[#holders + 1] = {told_of.id, slot, told_of.token, told_of.most, label, owner, max(raw - told_of.token, 0),
       told_of.claim, told_of.broken, told_of.ends - now}

@@ -1,7 +1,7 @@
 -- write: writes the numbers, the leases and the planned entries. A `lenient` script goes on when memory is short: once a
 -- script has written anything, the server accepts its other writes.
--- NEEDS: lenient fields leases held raw now
--- SETS: zeroth fields numbers written
+-- NEEDS: lenient fields leases held calm raw now
+-- SETS: zeroth fields field numbers written
 local zeroth = held == 0 and '' -- the lease of slot 0
 for i = 1, #leases do
   local lease = leases[i]
@@ -16,13 +16,18 @@ for i = 1, #leases do
   end
 end
 if not zeroth then
-  zeroth = zeroth_size > 0 and string.byte(tags, 4) > 0 and string.sub(found, zeroth_at, zeroth_at + zeroth_size - 1)
+  zeroth = zeroth_size > 0 and string.byte(tags, 4) > 0 and string.sub(zeroth_in, zeroth_at, zeroth_at + zeroth_size - 1)
     or ''
 end
-local numbers = struct.pack(STATE, VERSION, calm, recorded, accounted, stamp, token, epoch, now, skew, pace, pace_until,
-  silent_from, silent_until, recover_from, recover_until, recover_pace, grants, longest, longest_next, generation,
-  waiting, live_until, ttl_until, held > 0 and first_end or 0, last_end, held, limit, limited, #tags, tags, #zeroth,
-  zeroth) .. beyond
+if calm == 1 then
+  local field = '' -- nobody holds it
+  -- include short: field → numbers
+else
+  numbers = struct.pack(STATE, VERSION, 0, recorded, accounted, stamp, token, epoch, now, skew, pace, pace_until,
+    silent_from, silent_until, recover_from, recover_until, recover_pace, grants, longest, longest_next, generation,
+    waiting, live_until, ttl_until, held > 0 and first_end or 0, last_end, held, limit, limited, #tags, tags, #zeroth,
+    zeroth) .. beyond
+end
 local written = redis.pcall('HSET', lock, '', numbers, unpack(fields))
 if type(written) == 'table' then
   if not lenient or not string.find(written.err, 'OOM', 1, true) then return written end

@@ -1,13 +1,13 @@
 local their_token, force = tonumber(ARGV[1]), ARGV[2]
 local call, max, min = redis.call, math.max, math.min -- a local is found faster
 local lock = KEYS[1]
-local waiters = string.sub(lock, 1, -5) .. 'waiters'
 local VERSION = 3 -- of the layout
 local CLIENT_OF, BAD_ID = '^([^.]+)%.%d+$', 'ERR an id must be CLIENT.NUMBER'
 local DOT = 46 -- the byte
 local SLOT, LEASE = '<c1H', '<HBBdddHc0'
 local FREE, CLAIM = '\0\0\0\0', '..'
 local HUGE = 1000 -- no more hold together, whatever they ask for: a script may look at all of them
+local CALM, MARK = '<BBdddddddddHc0', '@'
 local SESSION = '<ddd' -- until when the client counts as alive, how many waiters it has, its heartbeat interval
 local MEMORY, MEMORY_SIZE, SEAT, SEAT_SIZE = '<Bddddd', 41, '<BdddHH', 29
 local BAD_TEXT = 'ERR a memory or seat is not one that a script of this layout gave'
@@ -24,25 +24,47 @@ local joining, lenient = false, true
 local position, own, owns = 0, '', 0
 local own_pace = 0
 local found = call('HGET', lock, '')
-if found and string.byte(found) ~= VERSION then
+local layout, calm = VERSION, 0
+if found then layout, calm = string.byte(found, 1, 2) end
+if layout ~= VERSION then
   return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in layout %d, this client knows layout %d',
-    string.byte(found) or 0, VERSION))
+    layout or 0, VERSION))
 end
-if found and (#found < 182 or string.byte(found, 2) > 0) then
+if found and (not calm or calm > 1 or #found < (calm == 1 and 76 or 182)) then
   return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in a form of layout %d that this client does not know',
     VERSION))
 end
+local time = call('TIME')
+local raw = time[1] * 1000000 + time[2]
+local waiters = string.sub(lock, 1, -5) .. 'waiters'
 local NUMBERS, STATE = '<BBBBdddddddddddddddddddddHHHHc0H', '<BBBBdddddddddddddddddddddHHHHc0Hc0'
-local version, calm, recorded, accounted, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until,
-  recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until,
-  first_end, last_end, held, limit, limited, tags, zeroth_size, zeroth_at =
-  struct.unpack(NUMBERS, found or string.rep('\0', 182))
+local version, recorded, accounted, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until, recover_from,
+  recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until, first_end,
+  last_end, held, limit, limited = VERSION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+local tags, zeroth_size, zeroth_at, zeroth_in, taken_field, taken_id, taken = '', 0, 1, found or '', '', '', false
+if calm == 1 then
+  version, calm, epoch, stamp, seen, skew, grants, longest, longest_next, recover_until, ttl_until, taken_field, zeroth_at =
+    struct.unpack(CALM, found)
+  token, generation = stamp, stamp
+  taken_id, taken = string.sub(taken_field, 2), taken_field ~= '' and call('HGET', lock, taken_field)
+elseif found then
+  version, calm, recorded, accounted, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until,
+    recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until,
+    first_end, last_end, held, limit, limited, tags, zeroth_size, zeroth_at = struct.unpack(NUMBERS, found)
+end
 local beyond = found and string.sub(found, zeroth_at + zeroth_size) or '' -- what a later version of the scripts has added
+if taken then
+  local _, _, _, its_lease, _, its_most = struct.unpack(TERMS, taken)
+  local of_id, is_claim = taken_id, false
+  local tag = is_claim and string.sub(of_id, 1, 2) .. CLAIM or string.sub(of_id, -4)
+  if #tag < 4 then tag = '.' .. tag end
+  held, limit, limited, tags, first_end, last_end = 1, min(its_most, HUGE), 1, tag, seen + its_lease, seen + its_lease
+  zeroth_in = struct.pack(LEASE, limit, 0, 0, first_end, token, seen - skew, #taken_id, taken_id)
+  zeroth_size, zeroth_at = #zeroth_in, 1
+end
 local found_waiting = waiting
 local lost = (waiting > 0 or not found or joining and (held > 0 or recover_until > 0))
   and call('ZCARD', waiters) ~= waiting
-local time = call('TIME')
-local raw = time[1] * 1000000 + time[2]
 local now = raw + skew
 if live_until <= seen then
   pace = 0
@@ -70,6 +92,7 @@ local GRANTS = 16 -- the most grants by message, for the same reason
 local looked = 0 -- how many were examined
 local its_id, session, alive_until -- the waiter that was examined last, and its client's session
 local head, head_ticket, head_until, head_beat -- the first live waiter among them, and the heartbeat of its client
+local numbers -- the state, packed
 local again = false -- whether a limit was reached, so that the caller asks again
 if lost then
   local last = not found and call('ZRANGE', waiters, '-1', '-1', 'WITHSCORES')[2]
@@ -93,7 +116,7 @@ for i = held > 0 and named[1] and 0 or 1, held > 0 and #named or 0 do
   while tag_at do
     if tag_at % 4 == 1 then
       local slot = (tag_at - 1) / 4
-      local text, from, till = found, zeroth_at, zeroth_at + zeroth_size - 1
+      local text, from, till = zeroth_in, zeroth_at, zeroth_at + zeroth_size - 1
       if slot > 0 then
         text, from = call('HGET', lock, struct.pack(SLOT, '#', slot)), 1
         till = #text
@@ -116,7 +139,7 @@ end
 if held == 0 or limited == 0 or first_end <= now or now < recover_until or every or dropped then
   for slot = 0, held > 0 and #tags / 4 - 1 or -1 do
     if string.sub(tags, 4 * slot + 1, 4 * slot + 4) ~= FREE then
-      local text, from, till = found, zeroth_at, zeroth_at + zeroth_size - 1
+      local text, from, till = zeroth_in, zeroth_at, zeroth_at + zeroth_size - 1
       if slot > 0 then
         text, from = call('HGET', lock, struct.pack(SLOT, '#', slot)), 1
         till = #text
@@ -142,7 +165,7 @@ for i = 1, #leases do
   local lease = leases[i]
   if lease.token == their_token and lease.ends > now then
     word, told = 'told', {'left_us', lease.ends - now}
-    messages[1] = {lease, 'break', call('HGET', lock, lease.id), lease.ends - now}
+    messages[1] = {lease, 'break', lease.id == taken_id and taken or call('HGET', lock, lease.id), lease.ends - now}
     lease.broken, lease.changed = 1, true
     if force == '1' then
       word = 'ended'
@@ -256,6 +279,8 @@ do
   local new_ttl = lost or ttl_until < needed_until or ttl_until > needed_until + 2 * SLACK_US
   if new_ttl then ttl_until = needed_until + SLACK_US end
   local adds = contender and joins and (moves or not queued)
+  calm = not stands and not lost and grants > 1 and stamp == token and recorded == 0 and live_until == 0
+    and now >= recover_until and 1 or 0
   local past = (recorded == 1 or not found) and string.sub(lock, 1, -5) .. HISTORY
   if not found then recorded = redis.pcall('EXISTS', past) == 1 and 1 or 0 end
   local gone, rows = {}, {}
@@ -288,6 +313,12 @@ do
     end
     session[2] = session[2] - 1
   end
+  if taken then
+    gone[#gone + 1] = taken_field
+    if leases[taken_id].ends > now and fields[1] ~= taken_id then
+      fields[#fields + 1], fields[#fields + 2] = taken_id, taken
+    end
+  end
   for its_client, planned in next, sessions do
     if planned[2] == 0 then
       gone[#gone + 1] = its_client .. '.'
@@ -316,13 +347,19 @@ do
       end
     end
     if not zeroth then
-      zeroth = zeroth_size > 0 and string.byte(tags, 4) > 0 and string.sub(found, zeroth_at, zeroth_at + zeroth_size - 1)
+      zeroth = zeroth_size > 0 and string.byte(tags, 4) > 0 and string.sub(zeroth_in, zeroth_at, zeroth_at + zeroth_size - 1)
         or ''
     end
-    local numbers = struct.pack(STATE, VERSION, calm, recorded, accounted, stamp, token, epoch, now, skew, pace, pace_until,
-      silent_from, silent_until, recover_from, recover_until, recover_pace, grants, longest, longest_next, generation,
-      waiting, live_until, ttl_until, held > 0 and first_end or 0, last_end, held, limit, limited, #tags, tags, #zeroth,
-      zeroth) .. beyond
+    if calm == 1 then
+      local field = '' -- nobody holds it
+      numbers = struct.pack(CALM, VERSION, 1, epoch, stamp, now, skew, grants, longest, longest_next, recover_until, ttl_until,
+        #field, field) .. beyond
+    else
+      numbers = struct.pack(STATE, VERSION, 0, recorded, accounted, stamp, token, epoch, now, skew, pace, pace_until,
+        silent_from, silent_until, recover_from, recover_until, recover_pace, grants, longest, longest_next, generation,
+        waiting, live_until, ttl_until, held > 0 and first_end or 0, last_end, held, limit, limited, #tags, tags, #zeroth,
+        zeroth) .. beyond
+    end
     local written = redis.pcall('HSET', lock, '', numbers, unpack(fields))
     if type(written) == 'table' then
       if not lenient or not string.find(written.err, 'OOM', 1, true) then return written end

@@ -1,13 +1,13 @@
 local switch, count = ARGV[1], ARGV[2]
 local call, max, min = redis.call, math.max, math.min -- a local is found faster
 local lock = KEYS[1]
-local waiters = string.sub(lock, 1, -5) .. 'waiters'
 local VERSION = 3 -- of the layout
 local CLIENT_OF, BAD_ID = '^([^.]+)%.%d+$', 'ERR an id must be CLIENT.NUMBER'
 local DOT = 46 -- the byte
 local SLOT, LEASE = '<c1H', '<HBBdddHc0'
 local FREE, CLAIM = '\0\0\0\0', '..'
 local HUGE = 1000 -- no more hold together, whatever they ask for: a script may look at all of them
+local CALM, MARK = '<BBdddddddddHc0', '@'
 local SESSION = '<ddd' -- until when the client counts as alive, how many waiters it has, its heartbeat interval
 local MEMORY, MEMORY_SIZE, SEAT, SEAT_SIZE = '<Bddddd', 41, '<BdddHH', 29
 local BAD_TEXT = 'ERR a memory or seat is not one that a script of this layout gave'
@@ -23,38 +23,47 @@ local may = redis.acl_check_cmd -- whether the user has a right; Redis 6 cannot 
 local joining, lenient = false, true
 local position, own, owns = 0, '', 0
 local found = call('HGET', lock, '')
-if found and string.byte(found) ~= VERSION then
+local layout, calm = VERSION, 0
+if found then layout, calm = string.byte(found, 1, 2) end
+if layout ~= VERSION then
   return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in layout %d, this client knows layout %d',
-    string.byte(found) or 0, VERSION))
+    layout or 0, VERSION))
 end
-if found and (#found < 182 or string.byte(found, 2) > 0) then
+if found and (not calm or calm > 1 or #found < (calm == 1 and 76 or 182)) then
   return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in a form of layout %d that this client does not know',
     VERSION))
 end
+local time = call('TIME')
+local raw = time[1] * 1000000 + time[2]
+local waiters = string.sub(lock, 1, -5) .. 'waiters'
 local NUMBERS, STATE = '<BBBBdddddddddddddddddddddHHHHc0H', '<BBBBdddddddddddddddddddddHHHHc0Hc0'
-local version, calm, recorded, accounted, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until,
-  recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until,
-  first_end, last_end, held, limit, limited, tags, zeroth_size, zeroth_at =
-  struct.unpack(NUMBERS, found or string.rep('\0', 182))
+local version, recorded, accounted, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until, recover_from,
+  recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until, first_end,
+  last_end, held, limit, limited = VERSION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+local tags, zeroth_size, zeroth_at, zeroth_in, taken_field, taken_id, taken = '', 0, 1, found or '', '', '', false
+if calm == 1 then
+  version, calm, epoch, stamp, seen, skew, grants, longest, longest_next, recover_until, ttl_until, taken_field, zeroth_at =
+    struct.unpack(CALM, found)
+  token, generation = stamp, stamp
+  taken_id, taken = string.sub(taken_field, 2), taken_field ~= '' and call('HGET', lock, taken_field)
+elseif found then
+  version, calm, recorded, accounted, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until,
+    recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until,
+    first_end, last_end, held, limit, limited, tags, zeroth_size, zeroth_at = struct.unpack(NUMBERS, found)
+end
 local beyond = found and string.sub(found, zeroth_at + zeroth_size) or '' -- what a later version of the scripts has added
+if taken then
+  local _, _, _, its_lease, _, its_most = struct.unpack(TERMS, taken)
+  local of_id, is_claim = taken_id, false
+  local tag = is_claim and string.sub(of_id, 1, 2) .. CLAIM or string.sub(of_id, -4)
+  if #tag < 4 then tag = '.' .. tag end
+  held, limit, limited, tags, first_end, last_end = 1, min(its_most, HUGE), 1, tag, seen + its_lease, seen + its_lease
+  zeroth_in = struct.pack(LEASE, limit, 0, 0, first_end, token, seen - skew, #taken_id, taken_id)
+  zeroth_size, zeroth_at = #zeroth_in, 1
+end
 local found_waiting = waiting
 local lost = (waiting > 0 or not found or joining and (held > 0 or recover_until > 0))
   and call('ZCARD', waiters) ~= waiting
-local time = call('TIME')
-local raw = time[1] * 1000000 + time[2]
-local now = raw + skew
-if live_until <= seen then
-  pace = 0
-elseif pace > 0 then
-  if now <= max(last_end, live_until, recover_until) + HOUR_US then now = min(now, seen + 2 * pace) end
-  local latest_us = silent_until - silent_from
-  if now > seen and (now - seen > latest_us or now - silent_until > min(latest_us / 1.5, HOUR_US)) then
-    silent_from, silent_until = seen, now
-  end
-end
-now = max(now, seen)
-skew = now - raw
-if now >= recover_until then recover_pace = 0 end
 local contender, asked, asked_us, asked_most, ends
 local place = math.huge -- the contender's ticket; a try comes after all waiters
 local queued, joins, moves
@@ -69,7 +78,74 @@ local GRANTS = 16 -- the most grants by message, for the same reason
 local looked = 0 -- how many were examined
 local its_id, session, alive_until -- the waiter that was examined last, and its client's session
 local head, head_ticket, head_until, head_beat -- the first live waiter among them, and the heartbeat of its client
+local numbers -- the state, packed
 local again = false -- whether a limit was reached, so that the caller asks again
+local past = string.sub(lock, 1, -5) .. HISTORY
+if switch == '1' then
+  local added = redis.pcall('XADD', past, 'NOMKSTREAM', 'MAXLEN', '~', PAST, '*', '', '')
+  if type(added) == 'table' then
+    local is_old = string.find(added.err, 'stream ID', 1, true)
+    return is_old and redis.error_reply('ERR a history needs Redis 6.2 or later') or added
+  end
+  call('XDEL', past, added or call('XADD', past, '*', '', ''))
+  call('PEXPIRE', past, PAST_MS)
+elseif switch == '0' then
+  call('DEL', past)
+end
+recorded = call('EXISTS', past)
+if switch ~= '' and calm == 1 then
+  local now, leases = seen, {}
+  calm, fields = 0, taken and {taken_id, taken} or {}
+  local zeroth = held == 0 and '' -- the lease of slot 0
+  for i = 1, #leases do
+    local lease = leases[i]
+    if lease.changed and lease.ends > now then
+      local text = struct.pack(LEASE, lease.most, lease.claim, lease.broken, lease.ends, lease.token, lease.ticket,
+        #lease.id, lease.id) .. lease.beyond
+      if lease.slot == 0 then
+        zeroth = text
+      else
+        fields[#fields + 1], fields[#fields + 2] = struct.pack(SLOT, '#', lease.slot), text
+      end
+    end
+  end
+  if not zeroth then
+    zeroth = zeroth_size > 0 and string.byte(tags, 4) > 0 and string.sub(zeroth_in, zeroth_at, zeroth_at + zeroth_size - 1)
+      or ''
+  end
+  if calm == 1 then
+    local field = '' -- nobody holds it
+    numbers = struct.pack(CALM, VERSION, 1, epoch, stamp, now, skew, grants, longest, longest_next, recover_until, ttl_until,
+      #field, field) .. beyond
+  else
+    numbers = struct.pack(STATE, VERSION, 0, recorded, accounted, stamp, token, epoch, now, skew, pace, pace_until,
+      silent_from, silent_until, recover_from, recover_until, recover_pace, grants, longest, longest_next, generation,
+      waiting, live_until, ttl_until, held > 0 and first_end or 0, last_end, held, limit, limited, #tags, tags, #zeroth,
+      zeroth) .. beyond
+  end
+  local written = redis.pcall('HSET', lock, '', numbers, unpack(fields))
+  if type(written) == 'table' then
+    if not lenient or not string.find(written.err, 'OOM', 1, true) then return written end
+    call('PEXPIRE', lock, string.format('%.0f', math.ceil((ttl_until - raw) / 1000)))
+    call('HSET', lock, '', numbers, unpack(fields))
+  end
+  if taken then call('HDEL', lock, taken_field) end
+elseif found and switch ~= '' then
+  call('HSET', lock, '', string.sub(found, 1, 2) .. string.char(recorded) .. string.sub(found, 4))
+end
+local now = raw + skew
+if live_until <= seen then
+  pace = 0
+elseif pace > 0 then
+  if now <= max(last_end, live_until, recover_until) + HOUR_US then now = min(now, seen + 2 * pace) end
+  local latest_us = silent_until - silent_from
+  if now > seen and (now - seen > latest_us or now - silent_until > min(latest_us / 1.5, HOUR_US)) then
+    silent_from, silent_until = seen, now
+  end
+end
+now = max(now, seen)
+skew = now - raw
+if now >= recover_until then recover_pace = 0 end
 local leases = {} -- a list, also of those that have ended; and by id
 for i = held > 0 and named[1] and 0 or 1, held > 0 and #named or 0 do
   local of_id, is_claim = named[i] or named[1], i == 0
@@ -79,7 +155,7 @@ for i = held > 0 and named[1] and 0 or 1, held > 0 and #named or 0 do
   while tag_at do
     if tag_at % 4 == 1 then
       local slot = (tag_at - 1) / 4
-      local text, from, till = found, zeroth_at, zeroth_at + zeroth_size - 1
+      local text, from, till = zeroth_in, zeroth_at, zeroth_at + zeroth_size - 1
       if slot > 0 then
         text, from = call('HGET', lock, struct.pack(SLOT, '#', slot)), 1
         till = #text
@@ -102,7 +178,7 @@ end
 if held == 0 or limited == 0 or first_end <= now or now < recover_until or every or dropped then
   for slot = 0, held > 0 and #tags / 4 - 1 or -1 do
     if string.sub(tags, 4 * slot + 1, 4 * slot + 4) ~= FREE then
-      local text, from, till = found, zeroth_at, zeroth_at + zeroth_size - 1
+      local text, from, till = zeroth_in, zeroth_at, zeroth_at + zeroth_size - 1
       if slot > 0 then
         text, from = call('HGET', lock, struct.pack(SLOT, '#', slot)), 1
         till = #text
@@ -147,22 +223,6 @@ elseif #ended > 0 then
     end
   end
   tags = string.match(table.concat(pieces) .. string.sub(tags, from), '^.*%Z')
-end
-local past = string.sub(lock, 1, -5) .. HISTORY
-if switch == '1' then
-  local added = redis.pcall('XADD', past, 'NOMKSTREAM', 'MAXLEN', '~', PAST, '*', '', '')
-  if type(added) == 'table' then
-    local is_old = string.find(added.err, 'stream ID', 1, true)
-    return is_old and redis.error_reply('ERR a history needs Redis 6.2 or later') or added
-  end
-  call('XDEL', past, added or call('XADD', past, '*', '', ''))
-  call('PEXPIRE', past, PAST_MS)
-elseif switch == '0' then
-  call('DEL', past)
-end
-recorded = call('EXISTS', past)
-if found and switch ~= '' then
-  call('HSET', lock, '', string.sub(found, 1, 2) .. string.char(recorded) .. string.sub(found, 4))
 end
 local rows = {}
 if recorded == 1 and count ~= '0' then

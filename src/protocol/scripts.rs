@@ -16,11 +16,11 @@ macro_rules! files {
 }
 
 /// The scripts, then the parts that they include.
-pub(super) const FILES: [(&str, &str); 40] = files![
+pub(super) const FILES: [(&str, &str); 44] = files![
     "acquire" "heartbeat" "renew" "release" "leave" "inspect" "break" "history"
     "lib/keys" "lib/terms" "lib/times" "lib/texts" "lib/asker" "lib/known" "lib/begin" "lib/state" "lib/time" "lib/clock"
     "lib/leases" "lib/tag" "lib/lease" "lib/take" "lib/put" "lib/count" "lib/sweep" "lib/session" "lib/plan"
-    "lib/lost" "lib/open" "lib/restore" "lib/bring_back" "lib/accounted" "lib/refresh" "lib/give_up"
+    "lib/found" "lib/in_touch" "lib/short" "lib/calm" "lib/lost" "lib/open" "lib/restore" "lib/bring_back" "lib/accounted" "lib/refresh" "lib/give_up"
     "lib/heads" "lib/promote" "lib/tell_holders" "lib/write" "lib/commit" "lib/answer"
 ];
 
