@@ -48,7 +48,8 @@ do
   -- What a calm lock has of its holder gets its usual name. No script writes another entry than that of its asker.
   if taken then
     gone[#gone + 1] = taken_field
-    if leases[taken_id].ends > now and fields[1] ~= taken_id then
+    local now_held = leases[taken_id] -- if it was not read, it stands
+    if (not now_held or now_held.ends > now) and fields[1] ~= taken_id then
       fields[#fields + 1], fields[#fields + 2] = taken_id, taken
     end
   end

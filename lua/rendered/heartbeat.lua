@@ -57,7 +57,7 @@ local waiters = string.sub(lock, 1, -5) .. 'waiters'
 local NUMBERS, STATE = '<BBBBdddddddddddddddddddddHHHHc0H', '<BBBBdddddddddddddddddddddHHHHc0Hc0'
 local version, recorded, accounted, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until, recover_from,
   recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until, first_end,
-  last_end, held, limit, limited = VERSION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+  last_end, held, limit, limited = VERSION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, HUGE, 0
 local tags, zeroth_size, zeroth_at, zeroth_in, taken_field, taken_id, taken = '', 0, 1, found or '', '', '', false
 if calm == 1 then
   version, calm, epoch, stamp, seen, skew, grants, longest, longest_next, recover_until, ttl_until, taken_field, zeroth_at =
@@ -357,7 +357,8 @@ do
   end
   if taken then
     gone[#gone + 1] = taken_field
-    if leases[taken_id].ends > now and fields[1] ~= taken_id then
+    local now_held = leases[taken_id] -- if it was not read, it stands
+    if (not now_held or now_held.ends > now) and fields[1] ~= taken_id then
       fields[#fields + 1], fields[#fields + 2] = taken_id, taken
     end
   end

@@ -169,7 +169,7 @@ fn is_id(id: &str) -> bool {
 /// The values with which every reply begins, but for those of the client that asks.
 pub(super) const NUMBERS: [&str; 5] = ["waiting", "held", "first_left_us", "recover_left_us", "keep_us"];
 /// What it tells of the client that asks.
-const OF_CLIENT: [&str; 3] = ["again", "rank", "memory"];
+const OF_CLIENT: [&str; 4] = ["again", "by_hdel", "rank", "memory"];
 
 /// What is written one after the other.
 #[derive(Default)]
@@ -207,7 +207,8 @@ fn memory_of(answer: &Answer) -> Vec<u8> {
 pub(crate) fn reply(answer: &Answer) -> Vec<u8> {
     let mut out = Writer::default();
     out.short(answer.word.as_bytes());
-    out.0.push(answer.fields.contains_key("again").into());
+    let flag = |name, bit| if answer.fields.contains_key(name) { bit } else { 0 };
+    out.0.push(flag("again", 1) | flag("by_hdel", 2));
     out.number(answer.number("rank").map_or(0, |rank| rank + 1));
     NUMBERS.iter().for_each(|name| out.number(answer.number(name).unwrap_or(0)));
     let memory = memory_of(answer);

@@ -1,7 +1,7 @@
 //! The commands that the client sends, as a Redis server answers them.
 
 use super::calls;
-use super::model::Message;
+use super::model::{Entry, Message, Request};
 use super::server::Server;
 use crate::protocol::Verb;
 use crate::server::digests;
@@ -54,6 +54,11 @@ impl Server {
                 Some(verb) => self.call(verb, &words[2..], &mut messages),
                 None => error("NOSCRIPT the lock service runs only the scripts of this version of fairlock"),
             },
+            ("HDEL", [lock, field]) => {
+                let id = field.strip_prefix('@').unwrap_or_default().to_owned();
+                let (answer, _) = self.locks.turn(lock, &Request::Hdel { id }, Entry::default());
+                integer((answer.word == "released").into())
+            }
             (command, _) => error(&format!("ERR unknown command '{command}'")),
         };
         if let Some(asking) = self.connections.get_mut(&id) {

@@ -29,6 +29,8 @@ pub fn call(request: &Request, about: &Entry) -> Call {
             (Verb::Renew, vec![text(id), packed(memory), sealed_seat(seat), terms, doubles(&[*left])])
         }
         Request::Release { id, seat, memory } => (Verb::Release, vec![text(id), packed(memory), sealed_seat(seat)]),
+        // It is no script: a test sends the command.
+        Request::Hdel { id } => return ("hdel", vec![text(&format!("@{id}"))]),
         Request::Leave { ids, memory } => {
             (Verb::Leave, [packed(memory)].into_iter().chain(ids.iter().map(|id| text(id))).collect())
         }
@@ -106,8 +108,11 @@ fn listed<const N: usize>(text: &[u8]) -> Option<String> {
 pub fn reply(bytes: &[u8]) -> Option<Answer> {
     let mut packed = Packed(bytes);
     let mut answer = Answer { word: text(packed.short()?), ..Answer::default() };
-    if packed.byte()? == 1 {
-        answer.put("again", 1);
+    let flags = packed.byte()?;
+    for (flag, name) in [(1, "again"), (2, "by_hdel")] {
+        if flags & flag > 0 {
+            answer.put(name, 1);
+        }
     }
     if let Some(rank) = packed.number()?.checked_sub(1) {
         answer.put("rank", rank);

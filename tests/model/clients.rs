@@ -13,7 +13,7 @@ pub struct Client {
     pub farewells: Vec<Farewell>,
     /// The epoch has changed, or the server does not know a waiter: all waiters re-enter.
     pub uneasy: bool,
-    /// Whether it keeps its memory when it has nothing at the lock any more.
+    /// Whether it keeps its memory when it has nothing at the lock any more. Such a client also knows HDEL.
     keeps: bool,
     next: u64,
     /// What the server has told it of the lock, in the answer to a request that was sent at `heard`.
@@ -38,6 +38,9 @@ pub struct Waiter {
 pub struct Farewell {
     pub id: String,
     seat: Seat,
+    /// It begins with an HDEL, and how often that was sent.
+    short: bool,
+    hdels: u32,
     /// It was sent before.
     repeated: bool,
 }
@@ -50,6 +53,8 @@ pub struct Hold {
     pub until: u64,
     /// It has asked for more beside it, and does not know whether it was heard.
     grows: bool,
+    /// It may be given back by an HDEL.
+    short: bool,
 }
 
 /// How long the server remembers a lock in use of which it hears nothing.
@@ -116,16 +121,20 @@ impl Client {
     }
 
     pub fn release(&mut self, now: u64, index: usize) -> Request {
-        let Hold { id, seat, until, grows } = self.holds.remove(index);
+        let Hold { id, seat, until, grows, short } = self.holds.remove(index);
         let seat = if until > now && !grows { seat } else { Seat::default() };
-        self.farewells.push(Farewell { id, seat, repeated: false });
+        self.farewells.push(Farewell { id, seat, short, hdels: 0, repeated: false });
         self.give_back(now, self.farewells.len() - 1)
     }
 
     /// What is repeated, or comes after the lease may be over, names no lease.
     pub fn give_back(&mut self, now: u64, index: usize) -> Request {
         let memory = self.memory(now);
-        let Farewell { id, seat, repeated } = &mut self.farewells[index];
+        let Farewell { id, seat, short, hdels, repeated } = &mut self.farewells[index];
+        if *short {
+            *hdels += 1;
+            return Request::Hdel { id: id.clone() };
+        }
         let seat = if std::mem::replace(repeated, true) { Seat::default() } else { *seat };
         Request::Release { id: id.clone(), seat, memory }
     }
@@ -140,8 +149,14 @@ impl Client {
         self.memory
     }
 
+    /// This request was sent once more.
+    pub fn repeats(&mut self, request: &Request) {
+        let Request::Hdel { id } = request else { return };
+        self.farewells.iter_mut().filter(|farewell| farewell.id == *id).for_each(|farewell| farewell.hdels += 1);
+    }
+
     fn no_longer_wants(&mut self, id: &str) {
-        self.farewells.push(Farewell { id: id.to_owned(), seat: Seat::default(), repeated: false });
+        self.farewells.push(Farewell { id: id.to_owned(), seat: Seat::default(), short: false, hdels: 0, repeated: false });
     }
 
     fn gives_back(&self, id: &str) -> bool {
@@ -171,6 +186,15 @@ impl Client {
 
     pub fn learn(&mut self, sent: u64, request: &Request, answer: &Answer) {
         let number = |field| answer.number(field).unwrap_or_default();
+        if let Request::Hdel { id } = request {
+            // If it did nothing, the script follows: with the seat, unless an earlier HDEL may have done it.
+            let did = answer.word == "released";
+            self.farewells.retain(|farewell| farewell.id != *id || !did);
+            for farewell in self.farewells.iter_mut().filter(|farewell| farewell.id == *id) {
+                (farewell.short, farewell.repeated) = (false, farewell.repeated || farewell.hdels > 1);
+            }
+            return;
+        }
         let Some((brought, _)) = request.brings() else { return };
         self.take(sent, Some(brought), answer.memory());
         self.keep = number("keep_us");
@@ -196,7 +220,7 @@ impl Client {
         }
         for Own { id, seat, left, .. } in answer.leases() {
             // A claim may last longer than the lease. Its holder does not count on that.
-            self.granted(id, *seat, sent + left.min(&self.terms.lease));
+            self.granted(id, *seat, sent + left.min(&self.terms.lease), self.keeps && number("by_hdel") == 1);
         }
     }
 
@@ -223,12 +247,12 @@ impl Client {
     pub fn pushed(&mut self, now: u64, message: &Answer) {
         self.take(0, None, message.memory());
         for Own { id, seat, left, .. } in &message.own {
-            self.granted(id, *seat, now + left.min(&self.terms.lease));
+            self.granted(id, *seat, now + left.min(&self.terms.lease), false);
         }
     }
 
     /// A grant, by reply or by push. If no waiter here wants it, it is released.
-    fn granted(&mut self, id: &str, seat: Seat, until: u64) {
+    fn granted(&mut self, id: &str, seat: Seat, until: u64, short: bool) {
         let known = self.holds.iter().any(|hold| hold.id == id) || self.gives_back(id);
         if client_of(id) != self.name || known {
             return;
@@ -237,7 +261,7 @@ impl Client {
             None => self.no_longer_wants(id),
             Some(index) => {
                 self.waiters.remove(index);
-                self.holds.push(Hold { id: id.to_owned(), seat, until, grows: false });
+                self.holds.push(Hold { id: id.to_owned(), seat, until, grows: false, short });
             }
         }
     }

@@ -129,6 +129,11 @@ impl Driver {
                 Ok(Outcome { answer, messages, found: found(&dump) })
             }
             (Value::Error(error), _) => Err(format!("the script failed: {error}")),
+            (Value::Int(ended), dump) => {
+                let word = if ended == 1 { "released" } else { "nothing" };
+                let answer = Answer { word: word.into(), ..Answer::default() };
+                Ok(Outcome { answer, messages: vec![], found: found(&dump) })
+            }
             (reply, dump) => {
                 let messages = std::mem::take(&mut self.messages);
                 Ok(Outcome { answer: answer(&reply, packing::reply), messages, found: found(&dump) })
@@ -141,7 +146,8 @@ impl Driver {
     fn call(&mut self, around: &[Cmd], time: u64, batch: usize, call: Call) -> (Value, Value) {
         let (name, arguments) = if self.longer { longer(call.clone()) } else { call.clone() };
         self.called.insert(name);
-        let (source, digest) = &self.scripts[&(batch, name)];
+        // A command has no script.
+        let (source, digest) = self.scripts.get(&(batch, name)).unwrap_or(&self.scripts[&(batch, "release")]);
         let loads = [source, DUMP].map(|script| cmd("SCRIPT").arg("LOAD").arg(script).clone());
         let (first, then) = around.split_at(around.len() / 2);
         let mut asked = vec![cmd("SET").arg("test-clock").arg(time).clone()];
@@ -155,7 +161,10 @@ impl Driver {
         }
         asked.extend_from_slice(first);
         let at = asked.len();
-        asked.push(cmd("EVALSHA").arg(digest).arg(1).arg(self.queue()).arg(&arguments).clone());
+        asked.push(match name {
+            "hdel" => cmd("HDEL").arg(self.queue()).arg(&arguments).clone(),
+            _ => cmd("EVALSHA").arg(digest).arg(1).arg(self.queue()).arg(&arguments).clone(),
+        });
         asked.extend_from_slice(then);
         asked.push(self.keyed("EVALSHA", &self.dump, &[]));
         let mut replies = self.ask_all(&asked);

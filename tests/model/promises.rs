@@ -146,6 +146,11 @@ impl Witness {
             ensure!(self.partial || same, "it was to change nothing, and left {after:?}");
             return Ok(());
         }
+        if self.is_given_back_calmly(turn)? {
+            self.before = outcome.found.clone();
+            self.stored = stored;
+            return Ok(());
+        }
         self.notice(turn);
         let keeps_time = after.stands() || after.state.epoch > 0;
         if keeps_time {
@@ -170,6 +175,30 @@ impl Witness {
             self.told_time = Some(turn.time);
         }
         Ok(())
+    }
+
+    /// Whether the holder of a calm lock gave its lease back: nothing else may change then, and nothing at all by an HDEL
+    /// of others. The lock clock stands.
+    fn is_given_back_calmly(&mut self, turn: &Turn) -> Result<bool, String> {
+        let (before, after) = (&self.before.lock, &turn.outcome.found.lock);
+        let is_hdel = matches!(turn.request, Request::Hdel { .. });
+        let asks = is_hdel || matches!(turn.request, Request::Release { .. }) && !self.shows_a_rollback(turn);
+        let Some(id) = turn.request.id().filter(|_| asks) else { return Ok(false) };
+        let released = turn.outcome.answer.word == "released";
+        let Some(lease) = before.lease_of(id).filter(|_| before.state.calm && after.state.calm && released).cloned() else {
+            ensure!(!is_hdel || before == after && !released, "an HDEL of another made {before:?}\ninto {after:?}");
+            return Ok(is_hdel);
+        };
+        let mut expected = Lock { leases: vec![], entries: BTreeMap::new(), ..before.clone() };
+        (expected.state.first_end, expected.state.last_end) = (0, 0);
+        // The script may also have written the state.
+        let wrote = !is_hdel && after.state.seen > before.state.seen;
+        ensure!(wrote || expected == *after, "{id} gave back its lease, which made {before:?}\ninto {after:?}");
+        if !wrote {
+            self.over.insert((id.to_owned(), lease.token));
+            self.told.remove(id);
+        }
+        Ok(!wrote)
     }
 
     /// A newcomer joins no queue that is full for it. A waiter that has a place keeps it.
@@ -300,7 +329,11 @@ pub fn repeated(request: &Request, first: &Outcome, second: &Outcome) -> Result<
     if first.answer.number("again") == Some(1) || ends_recovery || makes_room {
         return Ok(());
     }
-    let (mut one, two) = (first.found.lock.clone(), second.found.lock.clone());
+    if matches!(request, Request::Hdel { .. }) {
+        ensure!(first.found.lock == second.found.lock, "an HDEL that was sent twice changed something");
+        return Ok(());
+    }
+    let (mut one, mut two) = (first.found.lock.clone(), second.found.lock.clone());
     if let Request::Renew { id, .. } = request
         && let Some(lease) = one.leases.iter_mut().find(|lease| lease.id == *id)
     {
@@ -314,6 +347,10 @@ pub fn repeated(request: &Request, first: &Outcome, second: &Outcome) -> Result<
     }
     (one.state.first_end, one.state.last_end) = (two.state.first_end, two.state.last_end);
     (one.state.skew, one.state.pace, one.state.recover_pace) = (two.state.skew, two.state.pace, two.state.recover_pace);
+    // Of a calm lock less is kept, whenever it becomes so.
+    for state in [&mut one.state, &mut two.state] {
+        state.calm_down();
+    }
     ensure!(one == two, "sent twice, it made {one:?}\ninto {two:?}");
     Ok(())
 }

@@ -144,7 +144,7 @@ fn ids_of_another_form(driver: &mut Driver) -> Checked {
 fn another_layout(driver: &mut Driver) -> Checked {
     queue(driver, &["a.1", "a.2"])?;
     // The version, or the mark of a form that only later versions know.
-    for head in ["string.char(9, 0)", "string.char(3, 1)"] {
+    for head in ["string.char(9, 0)", "string.char(3, 2)"] {
         driver.edit(&format!(
             "redis.call('HSET', KEYS[1], '', {head} .. string.sub(redis.call('HGET', KEYS[1], ''), 3))"
         ));

@@ -193,6 +193,7 @@ impl<'a> World<'a> {
         self.history.push(request.clone());
         let mut outcome = self.send(request.clone(), fate != Fate::AllLost)?;
         if fate == Fate::Twice {
+            self.clients[who].repeats(&request);
             let second = self.send(request.clone(), true)?;
             repeated(&request, &outcome, &second)?;
             outcome = second;

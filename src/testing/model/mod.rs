@@ -12,6 +12,7 @@
 #![allow(clippy::expect_used)]
 
 mod answer;
+mod calm;
 mod leases;
 mod queue;
 mod recovery;
@@ -138,6 +139,8 @@ pub struct State {
     /// No lease ends before the one, or after the other; 0 if there is none. See `leases.rs`.
     pub first_end: u64,
     pub last_end: u64,
+    /// Nobody waits, and the only lease there may be was granted while it was so (`calm.rs`).
+    pub calm: bool,
     /// Whether leases that end are recorded.
     pub recorded: bool,
 }

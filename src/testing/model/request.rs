@@ -111,6 +111,10 @@ pub enum Request {
         seat: Seat,
         memory: Memory,
     },
+    /// The command, by the holder of a calm lock.
+    Hdel {
+        id: String,
+    },
     Leave {
         ids: Vec<String>,
         memory: Memory,
@@ -135,7 +139,10 @@ impl Request {
     /// The client that asks; empty if it is an operator.
     pub fn client(&self) -> &str {
         match self {
-            Request::Acquire { id, .. } | Request::Renew { id, .. } | Request::Release { id, .. } => client_of(id),
+            Request::Acquire { id, .. }
+            | Request::Renew { id, .. }
+            | Request::Release { id, .. }
+            | Request::Hdel { id } => client_of(id),
             Request::Heartbeat { client, .. } => client,
             Request::Leave { ids, .. } => client_of(&ids[0]),
             Request::Inspect { .. } | Request::Break { .. } | Request::History { .. } => "",
@@ -154,7 +161,10 @@ impl Request {
     /// The one id that it is about, if there is one.
     pub fn id(&self) -> Option<&str> {
         match self {
-            Request::Acquire { id, .. } | Request::Renew { id, .. } | Request::Release { id, .. } => Some(id),
+            Request::Acquire { id, .. }
+            | Request::Renew { id, .. }
+            | Request::Release { id, .. }
+            | Request::Hdel { id } => Some(id),
             _ => None,
         }
     }
@@ -166,7 +176,7 @@ impl Request {
             | Request::Renew { memory, seat, .. }
             | Request::Release { memory, seat, .. } => Some((memory, seat)),
             Request::Heartbeat { memory, .. } | Request::Leave { memory, .. } => Some((memory, Seat::default())),
-            Request::Inspect { .. } | Request::Break { .. } | Request::History { .. } => None,
+            Request::Hdel { .. } | Request::Inspect { .. } | Request::Break { .. } | Request::History { .. } => None,
         }
     }
 
@@ -177,7 +187,7 @@ impl Request {
             Request::Renew { memory, .. } | Request::Release { memory, .. } | Request::Leave { memory, .. } => {
                 memory.pace
             }
-            Request::Inspect { .. } | Request::Break { .. } | Request::History { .. } => 0,
+            Request::Hdel { .. } | Request::Inspect { .. } | Request::Break { .. } | Request::History { .. } => 0,
         }
     }
 

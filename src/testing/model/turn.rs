@@ -52,36 +52,49 @@ impl Lock {
         batch: usize,
         queue: &str,
     ) -> (Answer, Vec<Message>) {
+        if let Some(answer) = self.is_given_back(request) {
+            return (answer, vec![]);
+        }
+        let stays_calm = self.grants_calmly(time, request);
         let mut turn = Turn::begin(self, time, request, about.clone(), batch);
-        let Some(answer) = turn.execute(request) else {
+        let Some(mut answer) = turn.execute(request) else {
             // Nothing has changed.
             let unchanged = Turn::begin(self, time, request, about, batch);
             return (unchanged.answer("disbelieved", request.client(), &[]), vec![]);
         };
         let messages = turn.messages(self, queue);
         turn.keep(request, self);
+        if stays_calm {
+            self.state.calm = true;
+            answer.put("by_hdel", 1);
+        }
         (answer, messages)
     }
 }
 
 impl Turn {
-    fn begin(lock: &Lock, time: u64, request: &Request, about: Entry, batch: usize) -> Self {
-        let mut turn = Turn {
+    /// Before anything is done. `own_pace`: of the client that asks.
+    pub(super) fn at_rest(lock: &Lock, own_pace: u64) -> Self {
+        Turn {
             lock: lock.clone(),
-            time,
-            now: 0,
+            time: 0,
+            now: lock.state.seen,
             unread: BTreeSet::new(),
             lapsed: vec![],
             spared: vec![],
             ended: vec![],
             line: vec![],
             looked: 0,
-            batch,
+            batch: 0,
             again: false,
             told: vec![],
-            own_pace: request.own_pace(),
-            about,
-        };
+            own_pace,
+            about: Entry::default(),
+        }
+    }
+
+    fn begin(lock: &Lock, time: u64, request: &Request, about: Entry, batch: usize) -> Self {
+        let mut turn = Turn { time, about, batch, ..Turn::at_rest(lock, request.own_pace()) };
         turn.tell_time();
         turn.read_leases(request);
         if lock.is_partial() && !request.looks_only() {
@@ -140,6 +153,12 @@ impl Turn {
             state.live_until = 0;
         }
         self.keep_for_long(before);
+        let state = &mut self.lock.state;
+        state.calm = false;
+        let is_idle = self.lock.queue.is_empty() && self.lock.leases.is_empty() && state.live_until == 0;
+        if is_idle && state.grants > 1 && state.stamp == state.token && !state.recorded && self.now >= state.recover_until {
+            state.calm_down();
+        }
         if self.lock.stands() || self.lock.state.epoch > 0 {
             self.lock.state.seen = self.now;
         } else {

@@ -15,6 +15,7 @@ impl Turn {
             Request::Heartbeat { client, terms, ids, memory } => self.heartbeat(client, terms, ids, memory),
             Request::Renew { id, seat, left, terms, memory } => self.renew(id, seat, *left, terms, memory),
             Request::Release { id, seat, memory } => self.release(id, seat, memory),
+            Request::Hdel { .. } => None, // It is no turn.
             Request::Leave { ids, memory } => self.leave(ids, memory),
             Request::Break { token, force } => self.break_lease(*token, *force),
             Request::Inspect { after, count, tell_from, tell_most } => {
@@ -31,6 +32,7 @@ impl Turn {
             Request::History { switch: Some(_), .. } => {
                 lock.history = self.lock.history;
                 lock.state.recorded = lock.state.epoch > 0 && lock.history.is_some();
+                lock.state.calm = false;
             }
             _ if request.looks_only() => {}
             _ => *lock = self.end(lock),

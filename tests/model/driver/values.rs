@@ -95,7 +95,8 @@ pub(super) fn found(value: &Value) -> Found {
     let records =
         items(records).chunks_exact(2).map(|pair| (number(&pair[0]) as u16, bytes(&pair[1]).expect("a lease")));
     if let Some(state) = bytes(state).filter(|state| !state.is_empty()) {
-        (lock.state, lock.leases) = unpacked(state, records.collect());
+        (lock.state, lock.leases) =
+            if state[1] == 1 { calm(state, &mut lock.entries) } else { unpacked(state, records.collect()) };
     }
     let ttls = KINDS.iter().zip(items(ttls)).map(|(kind, ttl)| match ttl {
         Value::Int(ttl) => (*kind, *ttl),
@@ -143,6 +144,27 @@ impl<'a> Rest<'a> {
     }
 }
 
+/// The short state of a calm lock, and the lease of which the entry tells that its holder has.
+fn calm(state: &[u8], entries: &mut BTreeMap<String, Entry>) -> (State, Vec<Lease>) {
+    let mut rest = Rest(state);
+    let [version, calm] = rest.take();
+    assert_eq!((version, calm), (3, 1), "the layout");
+    let [epoch, stamp, seen] = [rest.number(), rest.number(), rest.number()];
+    let skew = rest.signed();
+    let [grants, longest, longest_next, recover_until, ttl_until] = std::array::from_fn(|_| rest.number());
+    let field = String::from_utf8_lossy(rest.text()).into_owned();
+    let state = State { epoch, stamp, seen, skew, grants, longest, longest_next, recover_until, ttl_until, ..State::default() };
+    let mut state = State { token: stamp, generation: stamp, calm: true, ..state };
+    let Some(entry) = entries.remove(&field) else { return (state, vec![]) };
+    let (id, end) = (field.strip_prefix('@').expect("the mark").to_owned(), seen + entry.lease);
+    let ticket = seen.checked_add_signed(-skew).expect("a time");
+    let most = entry.most.min(MOST);
+    let lease = Lease { slot: 0, id: id.clone(), end, token: stamp, ticket, most, claim: false, broken: false };
+    (state.first_end, state.last_end) = (end, end);
+    entries.insert(id, entry);
+    (state, vec![lease])
+}
+
 /// The state, and the leases of which it tells. `records`: those of the other slots, also of leases that have ended.
 fn unpacked(state: &[u8], records: BTreeMap<u16, &[u8]>) -> (State, Vec<Lease>) {
     let mut rest = Rest(state);
@@ -176,6 +198,7 @@ fn unpacked(state: &[u8], records: BTreeMap<u16, &[u8]>) -> (State, Vec<Lease>) 
         ttl_until: rest.number(),
         first_end: rest.number(),
         last_end: rest.number(),
+        calm: false,
         recorded: recorded == 1,
         accounted,
     };
