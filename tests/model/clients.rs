@@ -156,7 +156,13 @@ impl Client {
     }
 
     fn no_longer_wants(&mut self, id: &str) {
-        self.farewells.push(Farewell { id: id.to_owned(), seat: Seat::default(), short: false, hdels: 0, repeated: false });
+        self.farewells.push(Farewell {
+            id: id.to_owned(),
+            seat: Seat::default(),
+            short: false,
+            hdels: 0,
+            repeated: false,
+        });
     }
 
     fn gives_back(&self, id: &str) -> bool {

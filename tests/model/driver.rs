@@ -35,6 +35,14 @@ pub type Saved = Vec<(usize, Vec<u8>)>;
 /// The fields of the hash, and the queue.
 pub type Stored = (BTreeMap<Option<Vec<u8>>, Option<Vec<u8>>>, Option<Vec<u8>>);
 
+/// How often a calm lock was granted, or given back without a script.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Calmly {
+    pub acquires: usize,
+    pub grants: usize,
+    pub releases: usize,
+}
+
 pub struct Driver {
     _server: RedisServer,
     stream: UnixStream,
@@ -46,6 +54,7 @@ pub struct Driver {
     messages: Vec<Message>,
     /// The scripts that were called, by name.
     pub called: BTreeSet<&'static str>,
+    pub calmly: Calmly,
     /// All that is packed is longer than the scripts know.
     longer: bool,
     /// How many scripts have kept what a later version has added to the state.
@@ -74,6 +83,7 @@ impl Driver {
             dump: String::new(),
             messages: vec![],
             called: BTreeSet::new(),
+            calmly: Calmly::default(),
             longer: false,
             kept: 0,
         };
@@ -130,13 +140,17 @@ impl Driver {
             }
             (Value::Error(error), _) => Err(format!("the script failed: {error}")),
             (Value::Int(ended), dump) => {
+                self.calmly.releases += ended as usize;
                 let word = if ended == 1 { "released" } else { "nothing" };
                 let answer = Answer { word: word.into(), ..Answer::default() };
                 Ok(Outcome { answer, messages: vec![], found: found(&dump) })
             }
             (reply, dump) => {
                 let messages = std::mem::take(&mut self.messages);
-                Ok(Outcome { answer: answer(&reply, packing::reply), messages, found: found(&dump) })
+                let answer = answer(&reply, packing::reply);
+                self.calmly.acquires += usize::from(matches!(request, Request::Acquire { .. }));
+                self.calmly.grants += usize::from(answer.number("by_hdel") == Some(1));
+                Ok(Outcome { answer, messages, found: found(&dump) })
             }
         }
     }

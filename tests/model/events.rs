@@ -146,6 +146,26 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// One turn of a client at a lock for which hardly anybody waits. At times something else happens meanwhile.
+fn quiet_turn() -> impl Strategy<Value = Vec<Op>> {
+    let fate = || prop_oneof![12 => Just(Fate::Answered), 1 => Just(Fate::Twice), 1 => Just(Fate::ReplyLost)];
+    let acquire = (any::<bool>(), prop::bool::weighted(0.2));
+    let acquire = acquire.prop_map(|(wait, claim)| What::Acquire { wait, claim, most: 0 });
+    let meanwhile = (prop::option::weighted(0.08, op()), 1..3_000u64);
+    (0..3usize, (acquire, fate()), meanwhile, fate()).prop_map(|(who, (acquire, taken), (event, by), given)| {
+        let take = Op::Ask { who, what: acquire, fate: taken };
+        let give = Op::Ask { who, what: What::Release(0), fate: given };
+        let pass = || Op::Pass(Pass::Micros(by));
+        [Some(take), Some(pass()), event, Some(give), Some(pass()), Some(Op::Settle)].into_iter().flatten().collect()
+    })
+}
+
+/// A case of such turns.
+pub fn quiet_case() -> impl Strategy<Value = Case> {
+    let turns = prop::collection::vec(quiet_turn(), 15..25);
+    (case(100), turns).prop_map(|(case, turns)| Case { ops: turns.concat(), drain: false, ..case })
+}
+
 /// Everything that may happen to one lock, of which one script looks at `batch` dead heads.
 pub fn case(batch: usize) -> impl Strategy<Value = Case> {
     let terms = (prop::sample::select(vec![3, 10, 30, 60]), prop::sample::select(vec![2, 4, 10]), 1..3u64).prop_map(

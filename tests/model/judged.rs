@@ -3,6 +3,7 @@
 use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 
 use crate::model::driver::Driver;
+use crate::model::events::case;
 use crate::model::walks::{config, explore, regressions, replay};
 
 const STEPS: usize = 60_000;
@@ -16,6 +17,6 @@ fn the_scripts_break_no_promise() {
         assert_eq!(wrong, None, "{}", regression.name);
     }
     let seed = TestRng::from_seed(RngAlgorithm::XorShift, b"the usual walks.");
-    let (_, failure) = explore(TestRunner::new_with_rng(config(STEPS), seed), &mut driver, STEPS, 3, false);
+    let (_, failure) = explore(TestRunner::new_with_rng(config(STEPS), seed), &mut driver, STEPS, case(3), false);
     assert_eq!(failure.map(|failure| failure.message), None);
 }

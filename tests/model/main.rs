@@ -18,7 +18,8 @@ mod scene;
 
 use std::time::Instant;
 
-use model::driver::Driver;
+use model::driver::{Calmly, Driver};
+use model::events::{case, quiet_case};
 use model::singles::SINGLES;
 use model::walks::{config, explore, paragraph, regressions, replay};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -36,7 +37,7 @@ fn compare(batch: usize) {
         None => TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::XorShift, b"the usual walks.")),
     };
     let start = Instant::now();
-    let (taken, failure) = explore(runner, &mut Driver::start(), steps, batch, true);
+    let (taken, failure) = explore(runner, &mut Driver::start(), steps, case(batch), true);
     let seconds = start.elapsed().as_secs_f64();
     let speed = taken as f64 / seconds;
     testkit::say(format_args!("scripts against the model: {taken} steps in {seconds:.1} s, {speed:.0} steps/s"));
@@ -75,11 +76,25 @@ fn every_verb_is_asked_on_a_walk() {
     let runner =
         TestRunner::new_with_rng(config(STEPS), TestRng::from_seed(RngAlgorithm::XorShift, b"the usual walks."));
     let mut driver = Driver::start();
-    explore(runner, &mut driver, STEPS, 100, true);
+    explore(runner, &mut driver, STEPS, case(100), true);
     // Where there are no histories, no walk asks for one.
     driver.called.extend((testkit::run::version() < (6, 2)).then_some("history"));
     let never = fairlock::__hooks::verbs().map(|(verb, _)| verb).filter(|verb| !driver.called.contains(verb));
     assert_eq!(never.collect::<Vec<_>>(), [""; 0]);
+}
+
+/// The model knows no other way to grant a calm lock than any other: each of these cases compares the first lines of
+/// `acquire`, and releases without a script, with what the rest of the scripts would do.
+#[test]
+fn a_calm_lock_is_granted_and_given_back_as_any_other() {
+    const STEPS: usize = 20_000;
+    let runner =
+        TestRunner::new_with_rng(config(STEPS), TestRng::from_seed(RngAlgorithm::XorShift, b"the usual walks."));
+    let mut driver = Driver::start();
+    let (_, failure) = explore(runner, &mut driver, STEPS, quiet_case(), true);
+    assert!(failure.is_none(), "{}", failure.unwrap().message);
+    let Calmly { acquires, grants, releases } = driver.calmly;
+    assert!(5 * grants > acquires && 5 * releases > grants, "{grants} of {acquires} acquires, {releases} releases");
 }
 
 /// Behind the bytes that this version knows, requests, entries and the state have those of a later one: they are passed
@@ -90,7 +105,7 @@ fn longer_forms_of_a_later_version_change_nothing() {
     let runner =
         TestRunner::new_with_rng(config(STEPS), TestRng::from_seed(RngAlgorithm::XorShift, b"the usual walks."));
     let mut driver = Driver::start().longer();
-    let (_, failure) = explore(runner, &mut driver, STEPS, 100, true);
+    let (_, failure) = explore(runner, &mut driver, STEPS, case(100), true);
     assert!(failure.is_none(), "{}", failure.unwrap().message);
     assert!(driver.kept > STEPS / 2, "{} scripts found a longer state", driver.kept);
 }

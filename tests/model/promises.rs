@@ -185,7 +185,8 @@ impl Witness {
         let asks = is_hdel || matches!(turn.request, Request::Release { .. }) && !self.shows_a_rollback(turn);
         let Some(id) = turn.request.id().filter(|_| asks) else { return Ok(false) };
         let released = turn.outcome.answer.word == "released";
-        let Some(lease) = before.lease_of(id).filter(|_| before.state.calm && after.state.calm && released).cloned() else {
+        let Some(lease) = before.lease_of(id).filter(|_| before.state.calm && after.state.calm && released).cloned()
+        else {
             ensure!(!is_hdel || before == after && !released, "an HDEL of another made {before:?}\ninto {after:?}");
             return Ok(is_hdel);
         };
@@ -344,6 +345,8 @@ pub fn repeated(request: &Request, first: &Outcome, second: &Outcome) -> Result<
     if matches!(request, Request::Release { .. }) {
         // A lease from after the loss counts as one that comes back only when it is released once more.
         (one.state.accounted, one.state.recover_until) = (two.state.accounted, two.state.recover_until);
+        // The first may have been the end of a calm lock's lease, of which the clock did not hear.
+        (one.state.seen, one.state.ttl_until) = (two.state.seen, two.state.ttl_until);
     }
     (one.state.first_end, one.state.last_end) = (two.state.first_end, two.state.last_end);
     (one.state.skew, one.state.pace, one.state.recover_pace) = (two.state.skew, two.state.pace, two.state.recover_pace);

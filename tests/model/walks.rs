@@ -4,10 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use proptest::strategy::Strategy;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRunner};
 
 use super::driver::Driver;
-use super::events::{Case, case};
+use super::events::Case;
 use super::world::{Checked, World};
 
 const REGRESSIONS: &str = "tests/model/regressions.txt";
@@ -102,11 +103,11 @@ pub fn explore(
     mut runner: TestRunner,
     driver: &mut Driver,
     steps: usize,
-    batch: usize,
+    cases: impl Strategy<Value = Case>,
     by_model: bool,
 ) -> (usize, Option<Failure>) {
     let (taken, failed, driver) = (Cell::new(0), Cell::new(false), RefCell::new(driver));
-    let outcome = runner.run(&case(batch), |case| {
+    let outcome = runner.run(&cases, |case| {
         // A failure is made small whatever it takes.
         if taken.get() >= steps && !failed.get() {
             return Ok(());

@@ -4,7 +4,7 @@ use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 
 use crate::list::Mutant;
 use crate::model::driver::Driver;
-use crate::model::events::Case;
+use crate::model::events::{Case, case};
 use crate::model::singles::SINGLES;
 use crate::model::walks::{Regression, caught, config, explore, keep, paragraph, regressions, replay, shrunk};
 
@@ -49,7 +49,7 @@ fn notice(driver: &mut Driver, by_model: bool) -> Option<usize> {
     let steps = STEPS[usize::from(!by_model)];
     // The same seed each time, so that a finding is repeatable.
     let seed = TestRng::from_seed(RngAlgorithm::XorShift, b"scripts go wrong");
-    let (taken, failure) = explore(TestRunner::new_with_rng(config(steps), seed), driver, steps, 3, by_model);
+    let (taken, failure) = explore(TestRunner::new_with_rng(config(steps), seed), driver, steps, case(3), by_model);
     failure.map(|_| replayed + taken)
 }
 
@@ -86,7 +86,7 @@ pub(crate) fn stale_cases(mutants: &[Mutant]) -> Vec<String> {
 pub(crate) fn find_case(mutant: &Mutant, steps: usize) -> Option<usize> {
     let broken = mutant.applied().expect("the list is up to date");
     let (mut whole, mut driver) = (driver(None, None), driver(Some(mutant), Some(&broken)));
-    let (taken, failure) = explore(TestRunner::new(config(steps)), &mut driver, steps, 3, true);
+    let (taken, failure) = explore(TestRunner::new(config(steps)), &mut driver, steps, case(3), true);
     let case = failure?.case?;
     if let Some(wrong) = replay(&mut whole, &case, true).1 {
         panic!("the scripts fail as they are: {wrong}\n{}", paragraph("NAME OF ITS MUTANT", &case));

@@ -160,7 +160,7 @@ pub enum Accounted {
 impl Lock {
     /// The lock without what the promises do not cover.
     pub fn without_history(&self) -> Lock {
-        Lock { history: None, state: State { recorded: false, ..self.state.clone() }, ..self.clone() }
+        Lock { history: None, state: State { recorded: false, calm: false, ..self.state.clone() }, ..self.clone() }
     }
 
     pub fn ticket(&self, id: &str) -> Option<u64> {

@@ -156,7 +156,12 @@ impl Turn {
         let state = &mut self.lock.state;
         state.calm = false;
         let is_idle = self.lock.queue.is_empty() && self.lock.leases.is_empty() && state.live_until == 0;
-        if is_idle && state.grants > 1 && state.stamp == state.token && !state.recorded && self.now >= state.recover_until {
+        if is_idle
+            && state.grants > 1
+            && state.stamp == state.token
+            && !state.recorded
+            && self.now >= state.recover_until
+        {
             state.calm_down();
         }
         if self.lock.stands() || self.lock.state.epoch > 0 {

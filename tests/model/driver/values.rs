@@ -153,7 +153,8 @@ fn calm(state: &[u8], entries: &mut BTreeMap<String, Entry>) -> (State, Vec<Leas
     let skew = rest.signed();
     let [grants, longest, longest_next, recover_until, ttl_until] = std::array::from_fn(|_| rest.number());
     let field = String::from_utf8_lossy(rest.text()).into_owned();
-    let state = State { epoch, stamp, seen, skew, grants, longest, longest_next, recover_until, ttl_until, ..State::default() };
+    let state =
+        State { epoch, stamp, seen, skew, grants, longest, longest_next, recover_until, ttl_until, ..State::default() };
     let mut state = State { token: stamp, generation: stamp, calm: true, ..state };
     let Some(entry) = entries.remove(&field) else { return (state, vec![]) };
     let (id, end) = (field.strip_prefix('@').expect("the mark").to_owned(), seen + entry.lease);
