@@ -7,7 +7,7 @@ if calm == 1 and seat == '' and (as_claim == 0 or lease_us <= liveness_us) then
   -- include in_touch
   local now = raw + skew
   local spare_us = ttl_until - raw - DAY_US - lease_us -- for how much longer than this lease needs it the keys live
-  if in_touch and raw > stamp and now >= seen and now >= recover_until and spare_us >= 0 and spare_us <= 2 * SLACK_US
+  if in_touch and raw > stamp and now >= seen and spare_us >= 0 and spare_us <= 2 * SLACK_US
     and (taken_field == '' or not call('HGET', lock, taken_field)) then
     local field, beyond, numbers = MARK .. id, at > #found and '' or string.sub(found, at), nil
     stamp = joining and raw + 1 or raw

@@ -18,7 +18,7 @@ do
   if new_ttl then ttl_until = needed_until + SLACK_US end
   local adds = contender and joins and (moves or not queued)
   -- A lock is calm if the next grant and its end are all that can happen to it.
-  calm = not stands and not lost and grants > 1 and stamp == token and recorded == 0 and live_until == 0
+  calm = not stands and grants > 1 and stamp == token and recorded == 0 and live_until == 0
     and now >= recover_until and 1 or 0
 
   -- The history may outlive the state.
