@@ -14,7 +14,7 @@ local own_pace, left_us = heartbeat_us, lease_us
 -- include times
 -- include found
 -- include time
--- include calm: the script ends, if it grants a calm lock
+-- include calm_grant: the script ends, if it grants a calm lock
 -- include known: memory, seat → known_…, seat_…
 -- include state
 -- include clock

@@ -9,15 +9,7 @@ local id, memory, seat = unpack(ARGV)
 -- include keys
 -- include asker: id → client
 -- include found
-if calm == 1 then
-  -- include in_touch
-  if in_touch and taken_field == MARK .. id and call('HDEL', lock, taken_field) == 1 then
-    -- It took a calm lock, and nothing has happened since. A client may do the same without a script.
-    local now, word, told, leases, again, waiting, held, first_end = seen, 'released', '', '', false, 0, 0, 0
-    local token, pace, recover_pace, own_pace = stamp, 0, 0, known_pace
-    -- include answer: the script ends
-  end
-end
+-- include calm_release: the script ends, if it frees a calm lock
 -- include known: memory, seat → known_…, seat_…
 local own_pace, left_us = known_pace, 0
 -- include time

@@ -1,5 +1,5 @@
 -- keys: the keys of one lock, and the forms of what is packed.
--- SETS: call max min lock waiters VERSION CLIENT_OF BAD_ID DOT SLOT LEASE FREE CLAIM HUGE SESSION MEMORY MEMORY_SIZE SEAT SEAT_SIZE
+-- SETS: call max min lock VERSION CLIENT_OF BAD_ID DOT SLOT LEASE FREE CLAIM HUGE SESSION MEMORY MEMORY_SIZE SEAT SEAT_SIZE
 -- SETS: BAD_TEXT TERMS TEXTS TEXTS_AT BAD_TERMS BAD_MOST BAD_TIMES OWN HISTORY PAST PAST_MS HOUR_US DAY_US LONGEST_US
 -- SETS: SLACK_US CALM MARK may joining lenient position own owns
 local call, max, min = redis.call, math.max, math.min -- a local is found faster

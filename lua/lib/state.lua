@@ -1,9 +1,9 @@
 -- state: reads the numbers of the lock, and whether a key of it was lost.
--- NEEDS: lock found calm waiters joining
+-- NEEDS: lock found calm joining
 -- SETS: NUMBERS STATE version recorded accounted stamp token epoch seen skew pace pace_until silent_from
 -- SETS: silent_until recover_from recover_until recover_pace grants longest longest_next generation waiting live_until
 -- SETS: ttl_until first_end last_end held limit limited tags zeroth_size zeroth_at zeroth_in beyond found_waiting lost
--- SETS: waiters taken_field taken_id taken
+-- SETS: waiters calm taken_field taken_id taken
 local waiters = string.sub(lock, 1, -5) .. 'waiters'
 -- One field, because a number as text costs as much as a command.
 -- The lease of slot 0, which is behind the tags, is unpacked only where it is wanted.

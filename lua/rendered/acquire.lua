@@ -59,7 +59,7 @@ if calm == 1 and seat == '' and (as_claim == 0 or lease_us <= liveness_us) then
   end
   local now = raw + skew
   local spare_us = ttl_until - raw - DAY_US - lease_us -- for how much longer than this lease needs it the keys live
-  if in_touch and raw > stamp and now >= seen and now >= recover_until and spare_us >= 0 and spare_us <= 2 * SLACK_US
+  if in_touch and raw > stamp and now >= seen and spare_us >= 0 and spare_us <= 2 * SLACK_US
     and (taken_field == '' or not call('HGET', lock, taken_field)) then
     local field, beyond, numbers = MARK .. id, at > #found and '' or string.sub(found, at), nil
     stamp = joining and raw + 1 or raw
@@ -441,7 +441,7 @@ do
   local new_ttl = lost or ttl_until < needed_until or ttl_until > needed_until + 2 * SLACK_US
   if new_ttl then ttl_until = needed_until + SLACK_US end
   local adds = contender and joins and (moves or not queued)
-  calm = not stands and not lost and grants > 1 and stamp == token and recorded == 0 and live_until == 0
+  calm = not stands and grants > 1 and stamp == token and recorded == 0 and live_until == 0
     and now >= recover_until and 1 or 0
   local past = (recorded == 1 or not found) and string.sub(lock, 1, -5) .. HISTORY
   if not found then recorded = redis.pcall('EXISTS', past) == 1 and 1 or 0 end

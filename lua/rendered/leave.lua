@@ -316,7 +316,7 @@ do
   local new_ttl = lost or ttl_until < needed_until or ttl_until > needed_until + 2 * SLACK_US
   if new_ttl then ttl_until = needed_until + SLACK_US end
   local adds = contender and joins and (moves or not queued)
-  calm = not stands and not lost and grants > 1 and stamp == token and recorded == 0 and live_until == 0
+  calm = not stands and grants > 1 and stamp == token and recorded == 0 and live_until == 0
     and now >= recover_until and 1 or 0
   local past = (recorded == 1 or not found) and string.sub(lock, 1, -5) .. HISTORY
   if not found then recorded = redis.pcall('EXISTS', past) == 1 and 1 or 0 end

@@ -45,7 +45,7 @@ if calm == 1 then
     in_touch = its_version == VERSION and its_epoch == epoch and its_stamp <= stamp and its_token <= stamp
     known_pace = its_pace
   end
-  if in_touch and taken_field == MARK .. id and call('HDEL', lock, taken_field) == 1 then
+  if in_touch and taken_field == MARK .. id and redis.pcall('HDEL', lock, taken_field) == 1 then
     local now, word, told, leases, again, waiting, held, first_end = seen, 'released', '', '', false, 0, 0, 0
     local token, pace, recover_pace, own_pace = stamp, 0, 0, known_pace
     local for_people = #told > 0 and cmsgpack.pack(told) or ''
@@ -378,7 +378,7 @@ do
   local new_ttl = lost or ttl_until < needed_until or ttl_until > needed_until + 2 * SLACK_US
   if new_ttl then ttl_until = needed_until + SLACK_US end
   local adds = contender and joins and (moves or not queued)
-  calm = not stands and not lost and grants > 1 and stamp == token and recorded == 0 and live_until == 0
+  calm = not stands and grants > 1 and stamp == token and recorded == 0 and live_until == 0
     and now >= recover_until and 1 or 0
   local past = (recorded == 1 or not found) and string.sub(lock, 1, -5) .. HISTORY
   if not found then recorded = redis.pcall('EXISTS', past) == 1 and 1 or 0 end

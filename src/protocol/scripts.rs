@@ -16,11 +16,11 @@ macro_rules! files {
 }
 
 /// The scripts, then the parts that they include.
-pub(super) const FILES: [(&str, &str); 44] = files![
+pub(super) const FILES: [(&str, &str); 45] = files![
     "acquire" "heartbeat" "renew" "release" "leave" "inspect" "break" "history"
     "lib/keys" "lib/terms" "lib/times" "lib/texts" "lib/asker" "lib/known" "lib/begin" "lib/state" "lib/time" "lib/clock"
     "lib/leases" "lib/tag" "lib/lease" "lib/take" "lib/put" "lib/count" "lib/sweep" "lib/session" "lib/plan"
-    "lib/found" "lib/in_touch" "lib/short" "lib/calm" "lib/lost" "lib/open" "lib/restore" "lib/bring_back" "lib/accounted" "lib/refresh" "lib/give_up"
+    "lib/found" "lib/in_touch" "lib/short" "lib/calm_grant" "lib/calm_release" "lib/lost" "lib/open" "lib/restore" "lib/bring_back" "lib/accounted" "lib/refresh" "lib/give_up"
     "lib/heads" "lib/promote" "lib/tell_holders" "lib/write" "lib/commit" "lib/answer"
 ];
 
@@ -181,7 +181,7 @@ mod tests {
                 "history" => continue, // It changes one mark and a key of its own.
                 _ => assert!(!body.contains("lenient ="), "{name} must go on when memory is out"),
             }
-            let writes = ["lib/commit", "lib/write"];
+            let writes = ["lib/commit", "lib/write", "lib/calm_grant", "lib/calm_release"];
             let others = assemble(name, &|file, text| if writes.contains(&file) { "" } else { text }.to_owned());
             for write in ["HSET", "HDEL", "ZADD", "ZREM", "DEL", "PEXPIRE", "PUBLISH"] {
                 assert!(!others.contains(&format!("call('{write}'")), "{name}: {write} belongs to commit.lua");

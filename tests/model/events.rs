@@ -146,17 +146,23 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// One turn of a client at a lock for which hardly anybody waits. At times something else happens meanwhile.
+/// One turn of a client at a lock for which hardly anybody waits. At times something else happens before it or meanwhile.
 fn quiet_turn() -> impl Strategy<Value = Vec<Op>> {
     let fate = || prop_oneof![12 => Just(Fate::Answered), 1 => Just(Fate::Twice), 1 => Just(Fate::ReplyLost)];
     let acquire = (any::<bool>(), prop::bool::weighted(0.2));
     let acquire = acquire.prop_map(|(wait, claim)| What::Acquire { wait, claim, most: 0 });
-    let meanwhile = (prop::option::weighted(0.08, op()), 1..3_000u64);
-    (0..3usize, (acquire, fate()), meanwhile, fate()).prop_map(|(who, (acquire, taken), (event, by), given)| {
+    let loss = prop_oneof![3 => Just(Op::Save), 3 => (0..2usize).prop_map(Op::Restore), 1 => Just(Op::FlushAll)];
+    let event = prop_oneof![4 => op(), 2 => loss, 1 => (-9_000..9_000i64).prop_map(Op::Step)];
+    let meanwhile = (prop::option::weighted(0.12, event), any::<bool>(), 1..3_000u64);
+    (0..3usize, (acquire, fate()), meanwhile, fate()).prop_map(|(who, (acquire, taken), (event, before, by), given)| {
         let take = Op::Ask { who, what: acquire, fate: taken };
         let give = Op::Ask { who, what: What::Release(0), fate: given };
         let pass = || Op::Pass(Pass::Micros(by));
-        [Some(take), Some(pass()), event, Some(give), Some(pass()), Some(Op::Settle)].into_iter().flatten().collect()
+        let (first, then) = if before { (event, None) } else { (None, event) };
+        [first, Some(take), Some(pass()), then, Some(give), Some(pass()), Some(Op::Settle)]
+            .into_iter()
+            .flatten()
+            .collect()
     })
 }
 

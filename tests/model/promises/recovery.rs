@@ -1,6 +1,6 @@
 //! What is promised of losses of data, and of leases that were lost or given back.
 
-use super::{Request, Turn, Witness, named};
+use super::{Lease, Request, Turn, Witness, named};
 use crate::model::Accounted;
 
 impl Witness {
@@ -68,7 +68,17 @@ impl Witness {
             return Ok(());
         }
         let lease = before.lease_of(id);
-        let held = lease.is_some_and(|lease| lease.end > after.state.seen || self.outlasts(turn, lease));
+        // A claim that ends soon after a long silence lasts for another heartbeat, too.
+        let spared = |lease: &Lease| {
+            let heartbeat = before.entries.get(id).map_or(0, |entry| entry.heartbeat);
+            let end = self.stored.iter().find(|stored| stored.token == lease.token).map_or(0, |stored| stored.end);
+            // Of a calm lock no silence is kept.
+            let state = if after.state.calm { &before.state } else { &after.state };
+            let long = 2 * (state.silent_until - state.silent_from) > 3 * heartbeat;
+            long && end > state.silent_from && after.state.seen < state.silent_until + heartbeat
+        };
+        let outlasts = |lease: &Lease| self.outlasts(turn, lease) || lease.claim && !lease.broken && spared(lease);
+        let held = lease.is_some_and(|lease| lease.end > after.state.seen || outlasts(lease));
         let returns = seat.token > 0 && seat.epoch < after.state.epoch && self.in_recovery(turn);
         let (waited, returned) = (before.ticket(id).is_some(), returns && self.believed(turn).is_some());
         let right = match turn.outcome.answer.word.as_str() {

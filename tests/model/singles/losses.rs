@@ -1,6 +1,6 @@
 //! Single cases of leases over a loss of data.
 
-use super::super::{Accounted, Memory, Seat};
+use super::super::{Accounted, Memory, Request, Seat};
 use super::{
     Checked, Driver, LONG, SEVERAL, TERMS, TIME, acquire, break_by_force, expect, holder, release, renewal, with,
 };
@@ -79,4 +79,53 @@ pub(super) fn a_queue_is_left(driver: &mut Driver) -> Checked {
     let stranger = driver.run(TIME + 1, 100, &with("d.1", TERMS, Memory::default(), Seat::default()))?;
     expect("it was", stranger.answer.word.as_str(), "queued")?;
     expect("the recovery ends", stranger.found.lock.state.recover_until, TIME + 1 + 3 * TERMS.heartbeat)
+}
+
+// After two losses, when nobody who is back knows of a grant.
+pub(super) fn a_release_without_a_seat(driver: &mut Driver) -> Checked {
+    driver.flush_all();
+    let memory = Memory { epoch: TIME - 1, stamp: TIME - 1, token: 0, longest: LONG.lease, pace: TERMS.heartbeat };
+    let queued = driver.run(TIME, 100, &with("c.1", TERMS, memory, Seat::default()))?;
+    expect("it was", queued.answer.word.as_str(), "queued")?;
+    let repeated = driver.run(TIME + 1, 100, &release("a.1"))?;
+    expect("it was", repeated.answer.word.as_str(), "unknown")
+}
+
+/// A lock that was granted twice, and what its clients know.
+fn calm(driver: &mut Driver) -> Result<Memory, String> {
+    driver.flush_all();
+    let mut memory = Memory::default();
+    for (at, id) in [(0, "a.1"), (10, "a.2")] {
+        driver.run(TIME + at, 100, &acquire(id))?;
+        memory = driver.run(TIME + at + 1, 100, &release(id))?.answer.memory();
+    }
+    let state = driver.found().lock.state;
+    expect("the lock is calm", state.calm, true)?;
+    Ok(memory)
+}
+
+// The state is one from before later grants.
+pub(super) fn a_calm_lock_that_is_older(driver: &mut Driver) -> Checked {
+    let known = calm(driver)?;
+    for memory in
+        [Memory { stamp: TIME + 1_000, token: TIME + 1_000, ..known }, Memory { epoch: known.epoch - 1, ..known }]
+    {
+        calm(driver)?;
+        let answer = driver.run(TIME + 20, 100, &with("b.1", TERMS, memory, Seat::default()))?.answer;
+        expect("it was", answer.word.as_str(), "queued")?;
+        // So it is if the one who has the lease gives it back.
+        calm(driver)?;
+        let seat = driver.run(TIME + 20, 100, &with("a.3", TERMS, known, Seat::default()))?.answer.seat();
+        let back = Request::Release { id: "a.3".into(), seat, memory };
+        let state = driver.run(TIME + 21, 100, &back)?.found.lock.state;
+        expect("a recovery is open", state.recover_until > state.seen, true)?;
+    }
+    Ok(())
+}
+
+pub(super) fn a_waiter_returns_to_a_calm_lock(driver: &mut Driver) -> Checked {
+    let known = calm(driver)?;
+    let seat = Seat { epoch: known.epoch, ticket: TIME + 1, most: 1, ..Seat::default() };
+    let granted = driver.run(TIME + 20, 100, &with("b.1", TERMS, known, seat))?.answer;
+    expect("the ticket", (granted.word.as_str(), granted.seat().ticket), ("granted", TIME + 1))
 }

@@ -1,7 +1,7 @@
--- calm: grants a calm lock to a client that knows of no loss. Without these lines the rest of the script would do the same,
+-- calm_grant: grants a calm lock to a client that knows of no loss. Without these lines the rest of the script would do the same,
 -- but for the form in which the lock is kept.
 -- NEEDS: calm found raw memory seat as_claim lease_us liveness_us joining id terms most own_pace
--- SETS: GRANTED
+-- SETS: GRANTED stamp grants longest longest_next
 local GRANTED = '<Bc0BddddddBBdddddHBHc0BBdddHHdI'
 if calm == 1 and seat == '' and (as_claim == 0 or lease_us <= liveness_us) then
   -- include in_touch
