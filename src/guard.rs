@@ -166,7 +166,7 @@ impl Guard {
     }
 
     /// Releases the lock and reports whether it was held to the end. One round trip, in which the next waiter is
-    /// granted the lock.
+    /// granted the lock; there may be two if others have asked for the lock only since it was granted.
     ///
     /// # Errors
     /// [`ReleaseError::Lost`] if the lease had ended before, [`ReleaseError::Unknown`] if the server has not answered

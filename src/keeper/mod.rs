@@ -63,7 +63,8 @@
 //!
 //! **Releasing.** A place, a lease or a grant that its caller has given up becomes a *pending release*, which the
 //! keeper repeats until the server answers (I9). A lease on its way to a caller is armed: if it is dropped, it is
-//! released.
+//! released. Where the grant has left the lock *calm*, and nothing else of it was sent or heard since, a release is an
+//! HDEL of this lease, a plain command. If it removes nothing, somebody came meanwhile, and the script follows.
 //!
 //! **Trouble.** After an error of the connection the outcome of all requests under way is unknown. The keeper connects
 //! again, ends the old connection at the server so that none of its requests can be executed late (I10), and asks

@@ -26,7 +26,7 @@ pub(crate) struct Reply {
 }
 
 /// What every reply tells of its lock.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Common {
     /// What the client is to remember, and how old it is. There is no memory for operators, nor of a lock that the
     /// server does not know.
@@ -43,6 +43,8 @@ pub(crate) struct Common {
     pub(crate) own: Vec<OwnLease>,
     /// The script stopped at its batch limit: the caller is to go on where it stopped.
     pub(crate) again: bool,
+    /// The lease that was granted may be given back by an HDEL.
+    pub(crate) calm: bool,
 }
 
 impl Common {
@@ -128,6 +130,8 @@ pub(crate) enum ReleaseVerdict {
     /// There was no lease, but a place in the queue.
     Left,
     Unknown,
+    /// To an HDEL: nothing was done, because the lock is not calm any more. The script follows.
+    NotCalm,
 }
 
 /// One page of the holders and of the queue.
@@ -233,7 +237,9 @@ struct Head {
 impl Head {
     fn read(packed: &mut Packed<'_>) -> Option<Self> {
         const AGAIN: u8 = 1;
-        let again = packed.byte()? & AGAIN != 0;
+        const CALM: u8 = 2;
+        let flags = packed.byte()?;
+        let (again, calm) = (flags & AGAIN != 0, flags & CALM != 0);
         let rank = packed.number()?.checked_sub(1);
         let (waiting, held) = (packed.number()?, packed.number()?);
         let (first_left, recover_left, keep) = (packed.span()?, packed.span()?, packed.span()?);
@@ -251,7 +257,7 @@ impl Head {
                 None => place = Some((ticket, seat)),
             }
         }
-        let common = Common { known, keep, waiting, held, first_left, recover_left, own, again };
+        let common = Common { known, keep, waiting, held, first_left, recover_left, own, again, calm };
         Some(Self { common, rank, place })
     }
 }
@@ -290,8 +296,17 @@ impl Reply {
         Some(Self { common: head.common, verdict })
     }
 
-    /// The reply to this request, packed.
-    pub(crate) fn to(call: &Request, packed: &[u8]) -> Result<Self, Misfit> {
+    /// The reply to this request: to an HDEL how many fields it removed, of a script one packed text.
+    pub(crate) fn to(call: &Request, value: &impl Value) -> Result<Self, Misfit> {
+        if call.removed_field().is_some() {
+            let verdict = match value.int() {
+                Some(1) => ReleaseVerdict::Released,
+                Some(0) => ReleaseVerdict::NotCalm,
+                _ => return Err(Misfit::OutOfStep),
+            };
+            return Ok(Self { common: Common::default(), verdict: Verdict::Release(verdict) });
+        }
+        let packed = value.bytes().ok_or(Misfit::OutOfStep)?;
         match Self::unpack(call.verb(), packed) {
             Some(reply) if reply.is_about(call) => Ok(reply),
             None if call.verb().says(packed) => Err(Misfit::NotUnderstood),
@@ -313,9 +328,7 @@ impl Reply {
     /// A reply that says nothing of interest.
     #[cfg(test)]
     pub(crate) fn sample() -> Self {
-        let (known, keep, waiting, held, first_left, recover_left, own, again) = Default::default();
-        let common = Common { known, keep, waiting, held, first_left, recover_left, own, again };
-        Self { common, verdict: Verdict::Leave }
+        Self { common: Common::default(), verdict: Verdict::Leave }
     }
 }
 

@@ -69,6 +69,14 @@ macro_rules! verbs {
                 }
             }
 
+            /// The field that an HDEL removes in the place of a script, in pieces: what a calm lock has of its holder.
+            pub(crate) fn removed_field(&self) -> Option<[&[u8]; 2]> {
+                match self {
+                    Request::Release(ReleaseRequest { by_hdel: true, id, .. }) => Some([b"@", id.as_str().as_bytes()]),
+                    _ => None,
+                }
+            }
+
             /// The arguments in the order in which the script names them, each under that name and in pieces. `tag`:
             /// in a cluster, the hash tag of the channel to which a grant on behalf of this client is published; else
             /// empty.
@@ -193,6 +201,9 @@ impl RenewRequest {
 pub(crate) struct ReleaseRequest {
     pub(crate) keys: Arc<LockKeys>,
     pub(crate) id: WireId,
+    /// By an HDEL and no script: it does all that is to do if the lock is calm, and nothing otherwise. It brings neither
+    /// seat nor memory.
+    pub(crate) by_hdel: bool,
     /// None if the client does not know it, or if the lease may be over.
     pub(crate) seat: Seat,
     pub(crate) memory: Memory,
@@ -361,7 +372,7 @@ pub(super) fn every_request() -> Vec<Request> {
             about,
             memory,
         }),
-        Request::Release(ReleaseRequest { keys: keys.clone(), id: id.clone(), seat, memory }),
+        Request::Release(ReleaseRequest { keys: keys.clone(), id: id.clone(), by_hdel: false, seat, memory }),
         Request::Leave(LeaveRequest { keys: keys.clone(), memory, ids: vec![id] }),
         Request::Inspect(InspectRequest::first(&keys, 1)),
         Request::Break(BreakRequest { keys: keys.clone(), token, force: false }),

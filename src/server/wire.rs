@@ -205,18 +205,24 @@ impl Pairing {
             put(out, &["ASKING"]);
             self.awaited.push_back(PendingReply::Asking);
         }
-        let script = request.call.verb() as usize;
         let mut command = Command::new(out);
-        if by_text {
-            command.word(b"EVAL");
-            command.word(SCRIPTS[script].text.as_bytes());
+        let (script, lock) = (request.call.verb() as usize, request.call.keys().lock.as_bytes());
+        if let Some(field) = request.call.removed_field() {
+            command.word(b"HDEL");
+            command.word(lock);
+            command.pieces(&field);
         } else {
-            command.word(b"EVALSHA");
-            command.word(self.digests[script].as_bytes());
+            if by_text {
+                command.word(b"EVAL");
+                command.word(SCRIPTS[script].text.as_bytes());
+            } else {
+                command.word(b"EVALSHA");
+                command.word(self.digests[script].as_bytes());
+            }
+            command.number(1);
+            command.word(lock);
+            request.call.arguments(&request.hash_tag, |_, pieces| command.pieces(pieces));
         }
-        command.number(1);
-        command.word(request.call.keys().lock.as_bytes());
-        request.call.arguments(&request.hash_tag, |_, pieces| command.pieces(pieces));
         command.end();
         self.awaited.push_back(PendingReply::Request { of, request, by_text });
     }
@@ -342,10 +348,9 @@ impl CallOutcome {
     }
 }
 
-/// What a script replies to this request.
+/// What the server replies to this request.
 fn read(call: &protocol::Request, value: &Value<'_>) -> Result<protocol::Reply, Refusal> {
-    let packed = value.bytes().ok_or(Misfit::OutOfStep);
-    packed.and_then(|packed| protocol::Reply::to(call, packed)).map_err(|misfit| match misfit {
+    protocol::Reply::to(call, value).map_err(|misfit| match misfit {
         Misfit::OutOfStep => Refusal::OutOfStep(out_of_step(value).into()),
         Misfit::NotUnderstood => Refusal::Permanent(format!("a reply that is not understood: {}", short(value)).into()),
     })

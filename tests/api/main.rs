@@ -10,6 +10,7 @@ mod acl_teams;
 mod arrival_order;
 mod bursts;
 mod busy_callers;
+mod calm_locks;
 mod cancellation;
 mod cleanup;
 mod connect_errors;

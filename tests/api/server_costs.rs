@@ -3,32 +3,11 @@
 use std::time::{Duration, Instant};
 
 use fairlock::{LockOptions, error::AcquireError};
-use testkit::{
-    Monitor, RedisServer, SOON, connect, eventually_async, keys_left, keys_left_after, quiet, soon, watch::Counter,
-};
+use testkit::{Monitor, RedisServer, SOON, connect, eventually_async, keys_left, quiet, soon, watch::Counter};
 
 /// The commands of clients, without those that scripts called.
 fn sent(lines: &[String]) -> Vec<&str> {
     lines.iter().map(String::as_str).filter(|line| !line.contains(" lua] ")).collect()
-}
-
-#[tokio::test]
-async fn an_uncontended_cycle_is_two_calls() {
-    let server = RedisServer::start();
-    let lock = connect(&server).await.lock_with("lock", quiet()).unwrap();
-    // In a cluster, a client asks for the messages of a lock before it asks for the lock, once.
-    lock.acquire().await.unwrap().release().await.unwrap();
-    let mut monitor = Monitor::start(&server);
-    for cycles in 1..=3 {
-        let guard = lock.acquire().await.unwrap();
-        guard.release().await.unwrap();
-        let lines = monitor.lines();
-        let sent = sent(&lines);
-        assert!(sent.len() == 2 * cycles && sent.iter().all(|line| line.contains("\"EVALSHA\"")), "{sent:#?}");
-    }
-    // The release of a guard that is dropped is not awaited, and costs no more.
-    keys_left_after(lock.acquire().await.unwrap(), &server);
-    assert_eq!(sent(&monitor.lines()).iter().filter(|line| line.contains("\"EVALSHA\"")).count(), 8);
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use fairlock::{Client, Guard, Lock, Waiting};
-use testkit::{Cluster, SOON, quiet, soon, state::key};
+use testkit::{Cluster, Monitor, SOON, quiet, soon, state::key};
 
 fn cluster() -> Cluster {
     Cluster::builder().node_timeout(100 * SOON).start()
@@ -90,4 +90,36 @@ async fn a_lock_whose_keys_are_on_two_nodes_is_served_when_they_are_on_one() {
     let third = soon(joining).await.unwrap();
     hand_over(guard, waiting).await;
     soon(soon(third).await.unwrap().release()).await.unwrap();
+}
+
+/// What a calm lock has of its holder goes with its key.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_calm_lock_is_given_back_wherever_its_key_is() {
+    let cluster = cluster();
+    let slot = cluster.slot("x");
+    let (first, second) = (lock(&cluster).await, lock(&cluster).await);
+    let hold_again = async |lock: &Lock| soon(lock.acquire()).await.unwrap();
+    for _ in 0..2 {
+        soon(hold_again(&first).await.release()).await.unwrap();
+        soon(hold_again(&second).await.release()).await.unwrap();
+    }
+    let guard = hold_again(&first).await;
+    let (old, new) = (cluster.owner(slot), cluster.another_master(cluster.owner(slot)));
+    let mut monitors = [old, new].map(Monitor::start);
+    let mut migration = cluster.migrate(slot, new);
+    soon(guard.release()).await.unwrap();
+    let guard = hold_again(&second).await;
+    while migration.step().is_some() {}
+    // The old node names the new one for this request only.
+    soon(guard.release()).await.unwrap();
+    let guard = hold_again(&first).await;
+    migration.finish();
+    // The slot has moved, as after a connection that broke.
+    soon(guard.release()).await.unwrap();
+    let is_hdel = |line: &&String| line.contains("\"HDEL\"") && !line.contains(" lua] ");
+    assert_eq!(monitors.each_mut().map(|monitor| monitor.lines().iter().filter(is_hdel).count()), [1, 1]);
+    for lock in [&first, &second] {
+        let guard = soon(lock.try_acquire()).await.unwrap();
+        soon(guard.release()).await.unwrap();
+    }
 }

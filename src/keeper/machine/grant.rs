@@ -68,6 +68,7 @@ impl LockMachine {
         self.fresh = told.filter(|_| is_newest);
         // Only the scripts know the secret. A server that loses this grant has to hear of it from any request.
         self.known.take(push.known, None);
+        self.calm = false;
         self.granted_from(core, id, push.ticket, push.seat, push.known.epoch);
         match self.answered {
             Some((sent, liveness)) if is_newest => {
@@ -94,7 +95,7 @@ impl LockMachine {
             self.granted_from(core, id, own.ticket, own.seat, self.known.epoch);
             return self.granted_by_reply(core, sent, id, own);
         }
-        self.give_back(core, id, ReleaseKind::Release { seat: Seat::NONE }, None, core.now + own.left);
+        self.give_back(core, id, ReleaseKind::Release { seat: Seat::NONE, calm: false }, None, core.now + own.left);
     }
 
     pub(super) fn granted_by_reply(&mut self, core: &mut Core, sent: Time, id: Id, own: &OwnLease) {
@@ -153,6 +154,7 @@ impl LockMachine {
         if !core.connected {
             return;
         }
+        self.calm = false;
         let request = Request::Renew(RenewRequest {
             keys: waiter.spec.keys.clone(),
             id: core.wire_id(id),

@@ -167,6 +167,7 @@ impl LockMachine {
             memory,
         });
         lease.request = Some(core.send(InFlight::Renew(id), request));
+        self.calm = false;
     }
 
     pub(super) fn renew_refused(&mut self, core: &mut Core, id: Id, again: Time, cause: &Arc<str>) {
@@ -336,9 +337,9 @@ impl LockMachine {
         }
         // A release of a lease that may be over must not look like that of the last one. And a seat from before a
         // downgrade says that nobody else holds the lock.
-        let seat_is_true = !lease.over && deadline > core.now && lease.told_most >= lease.most;
+        let seat_is_true = !lease.over && lease.told_most >= lease.most;
         let seat = if seat_is_true { lease.seat } else { Seat::NONE };
-        self.give_back(core, id, ReleaseKind::Release { seat }, question, deadline);
+        self.give_back(core, id, ReleaseKind::Release { seat, calm: seat_is_true && self.calm }, question, deadline);
     }
 }
 

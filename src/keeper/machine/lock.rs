@@ -37,6 +37,11 @@ pub(in crate::keeper) struct LockMachine {
     pub(in crate::keeper) known: Knowledge,
     /// The stamp of the last grant by message that was newer than all that was known, until a reply comes.
     pub(super) fresh: Option<Stamp>,
+    /// The last script that this client has heard of, and that it has sent, granted the lock to it and left it calm: an
+    /// HDEL may give that lease back.
+    pub(super) calm: bool,
+    /// The release that follows an HDEL which did nothing.
+    pub(super) not_calm: Option<Id>,
     /// For how long the server says that a client keeps this when it has nothing there any more.
     pub(super) keep: Duration,
     /// Before that nobody is granted the lock.
@@ -87,13 +92,15 @@ impl LockMachine {
 
     /// Takes in the common part of the reply to a request that brought `brought`. True if data was lost.
     pub(super) fn learn(&mut self, now: Time, sent: Time, brought: Memory, common: &Common) -> bool {
-        self.fresh = None;
+        (self.fresh, self.calm) = (None, false);
         (self.lease_until, self.recover_until) = (now + common.first_left, now + common.recover_left);
         if common.known.is_strangers() {
             return false; // It was an operator's, or there is nothing to know.
         }
         self.keep = common.keep;
-        self.known.take(common.known.heard(sent), Some(brought))
+        let changed = self.known.take(common.known.heard(sent), Some(brought));
+        self.calm = common.calm && self.known.memory() == common.known.memory();
+        changed
     }
 
     pub(super) fn kept_alive(&mut self, sent: Time) {

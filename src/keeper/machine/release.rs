@@ -1,11 +1,14 @@
 //! Pending releases: leases and places that a client has given up. Each is repeated until the server answers.
+//!
+//! An HDEL in the place of the script tells the server nothing. It need not: it removes something only from a state that
+//! has this lease as that of a calm lock, and there a client that has heard of nothing since its grant knows of no loss.
 
 use super::core::Core;
 use super::lock::LockMachine;
 use super::{Id, InFlight, Outcome, QuestionId, Release, RequestId, Timer};
 use crate::clock::Time;
 use crate::error::LostReason;
-use crate::protocol::{Common, LeaveRequest, ReleaseRequest, ReleaseVerdict, Request, Seat};
+use crate::protocol::{Common, LeaveRequest, Memory, ReleaseRequest, ReleaseVerdict, Request, Seat};
 
 #[derive(Debug, Clone, Hash)]
 pub(in crate::keeper) struct PendingRelease {
@@ -24,9 +27,10 @@ pub(super) enum ReleaseKind {
     /// All requests were refused, so there should be nothing to release. A server that goes on refusing must not make
     /// the list of these longer and longer.
     LeaveBestEffort,
-    /// The lease of this seat, if it is known and cannot be over.
+    /// The lease of this seat, if it is known and cannot be over. `calm`: an HDEL comes first.
     Release {
         seat: Seat,
+        calm: bool,
     },
 }
 
@@ -54,7 +58,7 @@ impl LockMachine {
     pub(super) fn go_on(&mut self, core: &mut Core, common: &Common) {
         if common.again {
             let nobody = Id::of_no_acquire(core.last_request.0);
-            self.give_back(core, nobody, ReleaseKind::Release { seat: Seat::NONE }, None, core.now);
+            self.give_back(core, nobody, ReleaseKind::Release { seat: Seat::NONE, calm: false }, None, core.now);
         }
     }
 
@@ -63,17 +67,17 @@ impl LockMachine {
         if !core.connected || pending.request.is_some() {
             return;
         }
-        let ReleaseKind::Release { seat } = pending.kind else {
+        let ReleaseKind::Release { seat, calm } = pending.kind else {
             core.unsent.leaves.insert((self.keys.name.clone(), id));
             return;
         };
-        let request = Request::Release(ReleaseRequest {
-            keys: self.keys.clone(),
-            id: core.wire_id(id),
-            // An earlier request may have been executed, and the lock granted since.
-            seat: if pending.repeated { Seat::NONE } else { seat },
-            memory: self.memory(core.now),
-        });
+        // Otherwise an earlier request may have been executed, or the lease is over, and the lock granted since.
+        let lasts = !pending.repeated && pending.until > core.now;
+        let by_hdel = calm && lasts;
+        let seat = if lasts && !by_hdel { seat } else { Seat::NONE };
+        let memory = if by_hdel { Memory::NONE } else { self.memory(core.now) };
+        let (keys, id_on_wire) = (self.keys.clone(), core.wire_id(id));
+        let request = Request::Release(ReleaseRequest { keys, id: id_on_wire, by_hdel, seat, memory });
         let request = core.send(InFlight::Release(id), request);
         if let Some(pending) = self.releases.get_mut(&id) {
             pending.request = Some(request);
@@ -92,10 +96,12 @@ impl LockMachine {
         }
     }
 
-    /// Whether this client has a lease of the lock whose release is under way.
+    /// Whether this client has a lease of the lock whose release is under way: a reply names it, or an HDEL that was sent
+    /// before this request did nothing.
     pub(super) fn is_given_back(&self, core: &Core, common: &Common) -> bool {
-        let mut own = common.own.iter().filter_map(|own| own.id.number_at(&core.client));
-        own.any(|id| self.releases.get(&id).is_some_and(|pending| pending.request.is_some()))
+        let own = common.own.iter().filter_map(|own| own.id.number_at(&core.client));
+        let is_under_way = |id| self.releases.get(&id).is_some_and(|pending| pending.request.is_some());
+        own.chain(self.not_calm).any(is_under_way)
     }
 
     pub(super) fn on_release(&mut self, core: &mut Core, id: Id, common: &Common, verdict: ReleaseVerdict) {
@@ -103,6 +109,13 @@ impl LockMachine {
         pending.request = None;
         // Only this client ends a live lease: if it is gone after an earlier request, that request ended it.
         let outcome = match verdict {
+            ReleaseVerdict::NotCalm => {
+                if let ReleaseKind::Release { calm, .. } = &mut pending.kind {
+                    *calm = false;
+                }
+                self.not_calm = Some(id);
+                return self.send_release(core, id);
+            }
             ReleaseVerdict::Released => Release::Released,
             ReleaseVerdict::Unknown if pending.repeated => Release::Released,
             ReleaseVerdict::Expired | ReleaseVerdict::Left | ReleaseVerdict::Unknown => {
@@ -153,6 +166,7 @@ impl LockMachine {
         core.timers.clear(&Timer::Release(id));
         self.answer_release(core, id, Release::Unknown(core.cause.clone()));
         if self.releases.remove(&id).is_some() {
+            self.not_calm = self.not_calm.filter(|other| *other != id);
             core.locks_of.remove(&id);
             core.unsent.leaves.remove(&(self.name().clone(), id));
         }

@@ -46,6 +46,7 @@ impl LockMachine {
         // A waiter that was never in the queue needs a place there, should the lease expire meanwhile.
         let ticket = waiter.ticket.unwrap_or(grant.token.as_ticket());
         self.has_ticket(core, id, ticket);
+        self.calm = false; // The question writes.
         if let Some(waiter) = self.waiters.get_mut(&id) {
             waiter.request = Some(replicate(core, id, &waiter.spec));
             waiter.phase = Phase::Securing { grant };

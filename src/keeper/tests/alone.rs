@@ -166,10 +166,15 @@ pub(super) fn lease(word: Word, left: Duration) -> Answer {
 
 /// A machine that holds the lock as number 1 since the start.
 pub(super) fn holding(options: LockOptions) -> Machine {
+    holding_after(options, |granted| granted)
+}
+
+/// The same, with another reply to its acquire.
+pub(super) fn holding_after(options: LockOptions, change: impl FnOnce(Answer) -> Answer) -> Machine {
     let (mut machine, spec) = start(options);
     acquire(&mut machine, 0.0, &spec, 1);
     let (request, _) = sent(&mut machine, 0.0).remove(0);
-    answer(&mut machine, 0.001, request, lease(Word::Granted, spec.lease));
+    answer(&mut machine, 0.001, request, change(lease(Word::Granted, spec.lease)));
     sent(&mut machine, 0.001);
     machine
 }

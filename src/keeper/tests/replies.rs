@@ -41,6 +41,7 @@ pub(super) struct Answer {
     pub(super) recover_left: Duration,
     pub(super) own: Vec<OwnLease>,
     pub(super) again: bool,
+    pub(super) calm: bool,
     /// The token of the lease, if the machine does not know of another, and whether it is a claim.
     pub(super) granted_token: u64,
     pub(super) claim: bool,
@@ -114,10 +115,10 @@ impl Answer {
     /// What it says whatever the verb.
     pub(super) fn common(self) -> Common {
         let known = told(self.epoch, self.stamp);
-        let Self { waiting, lease_left, recover_left, keep, own, again, .. } = self;
+        let Self { waiting, lease_left, recover_left, keep, own, again, calm, .. } = self;
         let (held, first_left) = ((!lease_left.is_zero()).into(), lease_left);
         let own = own.into_iter().map(|own| OwnLease { left: lease_left, ..own }).collect();
-        Common { known, keep, waiting, held, first_left, recover_left, own, again }
+        Common { known, keep, waiting, held, first_left, recover_left, own, again, calm }
     }
 
     fn verdict(&self, verb: Verb) -> Verdict {

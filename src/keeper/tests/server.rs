@@ -210,7 +210,8 @@ fn request_of(call: &protocol::Request) -> Request {
             let terms = Terms { lease: us(lease), liveness: us(liveness), most, ..Terms::default() };
             Request::Renew { id: text(&id), seat: place(seat), left: us(left), terms, memory }
         }
-        protocol::Request::Release(ReleaseRequest { id, seat, .. }) => {
+        protocol::Request::Release(ReleaseRequest { id, by_hdel, seat, .. }) => {
+            assert!(!by_hdel, "no reply of the model has said so");
             Request::Release { id: text(&id), seat: place(seat), memory }
         }
         protocol::Request::Leave(LeaveRequest { ids, .. }) => {

@@ -1,9 +1,9 @@
 //! Replies are read as a whole or refused.
 
-use rmpv::Value as Pack;
+use rmpv::{Value as Pack, ValueRef};
 
 use super::super::memory::Memory;
-use super::super::request::{AcquireRequest, RenewRequest, every_request};
+use super::super::request::{AcquireRequest, ReleaseRequest, RenewRequest, every_request};
 use super::super::stamps::{Epoch, Stamp};
 use super::*;
 use crate::history::{EndedAs, PastGrant};
@@ -40,7 +40,7 @@ fn pieces(word: &'static str) -> Pieces {
         (0, "c.49", sealed_seat([11.0, 50.0, 51.0], 52, 53), 54.0),
     ];
     let numbers = [23.0, 14.0, 46.0, 15.0, 16.0, 28.0];
-    Pieces { word, flags: 1, numbers, memory, own, for_people: people(every_field()) }
+    Pieces { word, flags: 3, numbers, memory, own, for_people: people(every_field()) }
 }
 
 impl Pieces {
@@ -136,7 +136,7 @@ fn every_field_of_a_reply_arrives_where_it_belongs() {
     let (waiting, held) = (14, 46);
     let memory = Memory::new(&sealed(&[11.0, 12.0, 13.0])).unwrap();
     let known = Knowledge::new(memory, Epoch::new(11), Stamp::new(12));
-    let expected = Common { known, keep, waiting, held, first_left, recover_left, own, again };
+    let expected = Common { known, keep, waiting, held, first_left, recover_left, own, again, calm: true };
     assert_eq!(common, expected);
     assert_eq!(common.recovering_for(), Some(us(16)));
 
@@ -338,7 +338,7 @@ fn a_value_that_cannot_be_refuses_the_whole_reply() {
     let ((memory, own), for_people) = (Default::default(), people(vec![("holders", Pack::Array(vec![]))]));
     let Reply { common, verdict } =
         (Pieces { flags: 0, memory, own, for_people, ..pieces("busy") }).read(Verb::Acquire).unwrap();
-    assert!(!common.again && common.own.is_empty() && common.known.is_strangers());
+    assert!(!common.again && !common.calm && common.own.is_empty() && common.known.is_strangers());
     assert_eq!(verdict, Verdict::Acquire(AcquireVerdict::Busy(vec![])));
 
     let mut odd: Vec<Pack> = every_field().into_iter().flat_map(|(name, value)| [name.into(), value]).collect();
@@ -358,8 +358,29 @@ fn grant_or_renewal_of_another_lease_is_no_reply() {
     };
     for (call, word) in [(acquire, "granted"), (renew, "renewed")] {
         for id in ["c.17", "c.49"] {
-            assert!(Reply::to(&of(id, &call), &pieces(word).packed()).is_ok(), "{word} {id}");
+            assert!(Reply::to(&of(id, &call), &ValueRef::Binary(&pieces(word).packed())).is_ok(), "{word} {id}");
         }
-        assert_eq!(Reply::to(&of("c.2", &call), &pieces(word).packed()), Err(Misfit::OutOfStep), "{word}");
+        assert_eq!(
+            Reply::to(&of("c.2", &call), &ValueRef::Binary(&pieces(word).packed())),
+            Err(Misfit::OutOfStep),
+            "{word}"
+        );
     }
+}
+
+#[test]
+fn an_hdel_is_answered_with_a_number() {
+    let release = |by_hdel| match every_request().swap_remove(Verb::Release as usize) {
+        Request::Release(call) => Request::Release(ReleaseRequest { by_hdel, ..call }),
+        other => other,
+    };
+    assert_eq!(release(true).removed_field().map(|pieces| pieces.concat()), Some(b"@c.1".to_vec()));
+    let verdict = |number: i64| Reply::to(&release(true), &ValueRef::from(number)).map(|reply| reply.verdict);
+    assert_eq!(verdict(1), Ok(Verdict::Release(ReleaseVerdict::Released)));
+    assert_eq!(verdict(0), Ok(Verdict::Release(ReleaseVerdict::NotCalm)));
+    assert_eq!(verdict(2), Err(Misfit::OutOfStep));
+    let packed = pieces("released").packed();
+    assert!(Reply::to(&release(false), &ValueRef::Binary(&packed)).is_ok());
+    assert_eq!(Reply::to(&release(true), &ValueRef::Binary(&packed)), Err(Misfit::OutOfStep));
+    assert_eq!(Reply::to(&release(false), &ValueRef::from(1)), Err(Misfit::OutOfStep));
 }

@@ -5,6 +5,7 @@ use std::sync::LazyLock;
 use super::*;
 
 mod out_of_step;
+mod removed;
 
 /// Outside of a cluster.
 const NO_TAG: &str = "";

@@ -6,6 +6,7 @@ mod denied;
 mod extending;
 mod forged;
 mod giving_back;
+mod hdel;
 mod holding;
 mod late;
 mod replicated;
