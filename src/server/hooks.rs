@@ -7,7 +7,7 @@ use super::discovery::SlotMap;
 use super::endpoint::{Endpoint, Node};
 use super::resp::{Frames, Garbage, Value};
 use super::wire::{CallOutcome, OutgoingRequest, Pairing, Purpose, WireEvent};
-use crate::protocol::{InspectRequest, LockKeys, SCRIPTS};
+use crate::protocol::{InspectRequest, LockKeys, Memory, ReleaseRequest, Request, SCRIPTS, Seat, WireId};
 
 /// Feeds frames with these bytes in pieces, until they end or `take` does.
 fn feed(bytes: &[u8], size: usize, mut take: impl FnMut(Value<'_>) -> Option<String>) -> Option<String> {
@@ -87,15 +87,19 @@ pub fn converse(questions: &[u8], bytes: &[u8], size: usize) -> (Vec<String>, Op
     let keys = Arc::new(LockKeys::new("fairlock", "x"));
     let mut out = Vec::new();
     for (tag, question) in (1..).zip(questions) {
-        let request = |asking| OutgoingRequest {
-            call: crate::protocol::Request::Inspect(InspectRequest::first(&keys, 10)),
-            hash_tag: "".into(),
-            asking,
-        };
-        match question % 4 {
+        let outgoing = |call, asking| OutgoingRequest { call, hash_tag: "".into(), asking };
+        let inspect = Request::Inspect(InspectRequest::first(&keys, 10));
+        let request = |asking| outgoing(inspect.clone(), asking);
+        match question % 5 {
             0 => pairing.request(Purpose::Tag(tag), request(false), false, &mut out),
             1 => pairing.request(Purpose::Tag(tag), request(true), false, &mut out),
             2 => pairing.subscription(&"c".into()),
+            3 => {
+                let (seat, memory) = (Seat::NONE, Memory::NONE);
+                let release =
+                    ReleaseRequest { keys: keys.clone(), id: WireId::of_nobody(), by_hdel: true, seat, memory };
+                pairing.request(Purpose::Tag(tag), outgoing(Request::Release(release), false), false, &mut out);
+            }
             _ => {
                 let of = Purpose::Replicas { replicas: 1, within: Duration::from_secs(1) };
                 pairing.request(of, request(false), false, &mut out);

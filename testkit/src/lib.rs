@@ -36,7 +36,7 @@ pub mod watch;
 
 pub use self::{
     child::Child,
-    clients::{connect, quiet, server_and_client},
+    clients::{calm, connect, quiet, server_and_client},
     cluster::Cluster,
     place::{root, say, tmp},
     proxy::{Act, Proxy, Target},

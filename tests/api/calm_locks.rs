@@ -3,12 +3,12 @@
 
 use fairlock::{Client, Lock, LockOptions, error::TryAcquireError};
 use testkit::{
-    Act, Monitor, Proxy, RedisServer, SOON, Target, connect, eventually_async, keys_left, keys_left_after, quiet,
+    Act, Monitor, Proxy, RedisServer, SOON, Target, calm, connect, eventually_async, keys_left, keys_left_after,
     server_and_client, soon,
 };
 
 /// A lock whose next grant leaves it calm: it was granted twice, and nobody holds it or waits.
-async fn calm(client: &Client, name: &str, options: LockOptions) -> Lock {
+async fn calm_lock(client: &Client, name: &str, options: LockOptions) -> Lock {
     let lock = client.lock_with(name, options).unwrap();
     for _ in 0..2 {
         soon(lock.acquire()).await.unwrap().release().await.unwrap();
@@ -27,7 +27,7 @@ fn sent(monitor: &mut Monitor) -> Vec<&'static str> {
 #[tokio::test]
 async fn an_uncontended_cycle_is_two_scripts_and_soon_a_script_and_an_hdel() {
     let (server, client) = server_and_client().await;
-    let lock = client.lock_with("lock", quiet()).unwrap();
+    let lock = client.lock_with("lock", calm()).unwrap();
     // In a cluster, a client asks for the messages of a lock before it asks for the lock, once.
     lock.acquire().await.unwrap().release().await.unwrap();
     let mut monitor = Monitor::start(&server);
@@ -43,10 +43,10 @@ async fn an_uncontended_cycle_is_two_scripts_and_soon_a_script_and_an_hdel() {
 #[tokio::test]
 async fn every_way_to_hold_a_calm_lock_is_a_script_and_an_hdel() {
     let (server, client) = server_and_client().await;
-    let lock = calm(&client, "lock", quiet()).await;
+    let lock = calm_lock(&client, "lock", calm()).await;
     let several = ["a", "b", "c"];
     for name in several {
-        calm(&client, name, quiet()).await;
+        calm_lock(&client, name, calm()).await;
     }
     let mut monitor = Monitor::start(&server);
     let guard = soon(lock.acquire()).await.unwrap();
@@ -58,12 +58,12 @@ async fn every_way_to_hold_a_calm_lock_is_a_script_and_an_hdel() {
     let guard = soon(lock.acquire()).await.unwrap();
     assert!(guard.token() > token);
     guard.release().await.unwrap();
-    let other = connect(&server).await.lock_with("lock", quiet()).unwrap();
+    let other = connect(&server).await.lock_with("lock", calm()).unwrap();
     let mut monitor = Monitor::start(&server);
     soon(other.acquire().run(async |_| {})).await.unwrap();
     assert_eq!(sent(&mut monitor), ["acquire", "HDEL"]);
     // All of several locks, together.
-    soon(client.lock_all_with(several, quiet()).unwrap()).await.unwrap().release().await.unwrap();
+    soon(client.lock_all_with(several, calm()).unwrap()).await.unwrap().release().await.unwrap();
     let mut together = sent(&mut monitor).split_off(2);
     together.sort();
     assert_eq!(together, ["HDEL", "HDEL", "HDEL", "acquire", "acquire", "acquire"]);
@@ -76,8 +76,8 @@ async fn a_lock_that_got_a_waiter_meanwhile_is_handed_off_at_once() {
     let other = connect(&server).await;
     for slots in [1, 2] {
         let name = format!("lock {slots}");
-        let options = || quiet().slots(slots);
-        let lock = calm(&client, &name, options()).await;
+        let options = || calm().slots(slots);
+        let lock = calm_lock(&client, &name, options()).await;
         let guard = soon(lock.acquire()).await.unwrap();
         let there = other.lock_with(&name, options()).unwrap();
         let mut held = Vec::new();
@@ -99,7 +99,7 @@ async fn a_lock_that_got_a_waiter_meanwhile_is_handed_off_at_once() {
 #[tokio::test]
 async fn a_renewed_lease_is_given_back_by_the_script() {
     let (server, client) = server_and_client().await;
-    let lock = calm(&client, "lock", quiet()).await;
+    let lock = calm_lock(&client, "lock", calm()).await;
     let guard = soon(lock.acquire()).await.unwrap();
     guard.renew().await.unwrap();
     let mut monitor = Monitor::start(&server);
@@ -112,8 +112,8 @@ async fn a_renewed_lease_is_given_back_by_the_script() {
 #[tokio::test]
 async fn a_try_after_a_drop_finds_the_lock_free_although_others_looked_for_it() {
     let (server, client) = server_and_client().await;
-    let other = connect(&server).await.lock_with("lock", quiet()).unwrap();
-    let lock = calm(&client, "lock", quiet()).await;
+    let other = connect(&server).await.lock_with("lock", calm()).unwrap();
+    let lock = calm_lock(&client, "lock", calm()).await;
     let guard = soon(lock.acquire()).await.unwrap();
     assert!(matches!(soon(other.try_acquire()).await, Err(TryAcquireError::Busy { .. })));
     drop(guard);
@@ -127,7 +127,7 @@ async fn a_release_whose_hdel_is_lost_counts_once_it_is_repeated() {
     for target in [Target::request("hdel"), Target::reply("hdel")] {
         let (server, proxy) = Proxy::of_a_server();
         let client = Client::connect(&proxy.url()).await.unwrap();
-        let lock = calm(&client, "lock", quiet()).await;
+        let lock = calm_lock(&client, "lock", calm()).await;
         let guard = soon(lock.acquire()).await.unwrap();
         let lost = proxy.fault_times(1, target.command(), Act::Cut(0));
         let mut monitor = Monitor::start(&server);
@@ -135,7 +135,7 @@ async fn a_release_whose_hdel_is_lost_counts_once_it_is_repeated() {
         assert_eq!(lost.struck(), 1);
         assert_eq!(sent(&mut monitor).last(), Some(&"release"));
         // Nobody has to wait for anything.
-        soon(connect(&server).await.lock_with("lock", quiet()).unwrap().try_acquire()).await.unwrap();
+        drop(soon(connect(&server).await.lock_with("lock", calm()).unwrap().try_acquire()).await.unwrap());
         keys_left_after((lock, client), &server);
     }
 }
@@ -147,7 +147,7 @@ async fn an_hdel_that_is_executed_late_ends_no_later_lease() {
     let server = RedisServer::builder().alone().config("rename-command CLIENT \"\"").start();
     let proxy = Proxy::start(&server);
     let client = Client::connect(&proxy.url()).await.unwrap();
-    let lock = calm(&client, "lock", quiet()).await;
+    let lock = calm_lock(&client, "lock", calm()).await;
     let guard = soon(lock.acquire()).await.unwrap();
     let held = proxy.fault_times(1, Target::request("hdel").command(), Act::Hold);
     let releasing = tokio::spawn(guard.release());

@@ -1,8 +1,8 @@
 //! Every future of the public interface, dropped at each point, while its requests are answered, refused, slow, lost or
 //! cut off: everything is given back without help from the caller, and waiters are served in order (I9, I2).
 //!
-//! `cancellation/cases/mod.rs` says what a case is and what is checked after it; the cases are here. Leases and places
-//! last for most of an hour, so a lease or place that is gone was given back and did not expire.
+//! `cancellation/cases/mod.rs` says what a case is and what is checked after it; the cases are here. Leases last for
+//! minutes, and places for most of an hour: a lease or place that is gone was given back and did not expire.
 
 mod cases;
 
@@ -14,12 +14,14 @@ use testkit::Act;
 const PASSING: &str = "LOADING the server says that it is not ready";
 const FATAL: &str = "ERR the server says that it never will";
 
-/// Each future, alone and with others before and behind it.
+/// Each future, alone and with others before and behind it; and some at a lock that is calm.
 fn everywhere() -> Vec<Case> {
     let pairs = What::all().flat_map(|what| [(what, Queue::Free), (what, Queue::Contended)]);
     // Connecting involves no lock for which others could wait.
     let pairs = pairs.filter(|pair| *pair != (What::Connect, Queue::Contended));
-    pairs.map(|(what, queue)| Case::new(what, queue)).collect()
+    let calm = [What::Acquire, What::Try, What::Run, What::Release, What::Lost, What::Close];
+    let calm = calm.map(|what| (what, Queue::Calm));
+    pairs.chain(calm).map(|(what, queue)| Case::new(what, queue)).collect()
 }
 
 /// Each request that a future sends, and its reply.
@@ -28,7 +30,9 @@ fn own_wires(case: &Case) -> Vec<Wire> {
     if case.what == What::Position && case.queue == Queue::Free {
         return vec![];
     }
-    case.what.sends().iter().flat_map(|word| [Wire::Request(word), Wire::Reply(word)]).collect()
+    let released_by = |word| if (case.queue, word) == (Queue::Calm, "release") { "hdel" } else { word };
+    let words = case.what.sends().iter().map(|word| released_by(*word));
+    words.flat_map(|word| [Wire::Request(word), Wire::Reply(word)]).collect()
 }
 
 /// Each case, once with each of these values.

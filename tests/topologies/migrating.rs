@@ -3,14 +3,14 @@
 use std::time::Duration;
 
 use fairlock::{Client, Guard, Lock, Waiting};
-use testkit::{Cluster, Monitor, SOON, quiet, soon, state::key};
+use testkit::{Cluster, Monitor, SOON, calm, soon, state::key};
 
 fn cluster() -> Cluster {
     Cluster::builder().node_timeout(100 * SOON).start()
 }
 
 async fn lock(cluster: &Cluster) -> Lock {
-    soon(Client::connect(&cluster.url())).await.unwrap().lock_with("x", quiet()).unwrap()
+    soon(Client::connect(&cluster.url())).await.unwrap().lock_with("x", calm()).unwrap()
 }
 
 async fn hand_over(guard: Guard, waiting: Waiting) {

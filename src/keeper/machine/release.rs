@@ -38,6 +38,14 @@ impl PendingRelease {
     pub(super) fn disconnected(&mut self) {
         self.repeated |= self.request.take().is_some();
     }
+
+    /// The request has an answer: an HDEL did nothing or was refused, and is not tried again.
+    fn goes_by_script(&mut self) {
+        self.request = None;
+        if let ReleaseKind::Release { calm, .. } = &mut self.kind {
+            *calm = false;
+        }
+    }
 }
 
 impl LockMachine {
@@ -110,9 +118,7 @@ impl LockMachine {
         // Only this client ends a live lease: if it is gone after an earlier request, that request ended it.
         let outcome = match verdict {
             ReleaseVerdict::NotCalm => {
-                if let ReleaseKind::Release { calm, .. } = &mut pending.kind {
-                    *calm = false;
-                }
+                pending.goes_by_script();
                 self.not_calm = Some(id);
                 return self.send_release(core, id);
             }
@@ -145,7 +151,7 @@ impl LockMachine {
 
     pub(super) fn release_refused(&mut self, core: &mut Core, id: Id, again: Time, for_good: bool) {
         let Some(pending) = self.releases.get_mut(&id) else { return };
-        pending.request = None;
+        pending.goes_by_script();
         let best_effort = pending.kind == ReleaseKind::LeaveBestEffort;
         // Where everything was refused for good, nothing is there to release.
         if for_good && best_effort || (for_good || best_effort) && pending.until <= core.now {

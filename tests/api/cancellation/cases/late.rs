@@ -7,7 +7,7 @@ use std::time::Duration;
 use fairlock::Client;
 
 use super::{Case, Driver, Report, Subject, complete, digest, insist, left_behind};
-use testkit::{Act, Proxy, RedisServer, SOON, Target, eventually, proxy::Fault, quiet};
+use testkit::{Act, Proxy, RedisServer, SOON, Target, calm, eventually, proxy::Fault};
 
 impl Case {
     /// The request is held back, the future dropped and the connection given up; when the client has given everything
@@ -26,13 +26,13 @@ impl Case {
         proxy.wait("it connects again", |counts| counts.connections > 1);
         eventually("nothing is left behind", SOON, || left_behind(&mut raw, &name).is_empty());
         if let Some(client) = subject.client.as_ref().filter(|_| !subject.closed) {
-            let lock = client.lock_with(&name, quiet()).unwrap();
+            let lock = client.lock_with(&name, calm()).unwrap();
             complete(complete(lock.acquire()).unwrap().release()).unwrap();
         }
         proxy.heal();
         proxy.wait("the request goes on", |counts| counts.late + counts.late_refused > 0);
         assert_eq!(proxy.counts().late, 0, "the server has taken it");
-        let lock = others.lock_with(&name, quiet()).unwrap();
+        let lock = others.lock_with(&name, calm()).unwrap();
         complete(complete(lock.acquire()).unwrap().release()).unwrap();
         drop(subject);
         proxy.wait("its client has ended its connections", |counts| counts.open == 0);
@@ -50,13 +50,13 @@ pub fn a_late_acquire_costs_a_window(contended: bool) {
     let direct = server.url();
     let others = insist(|| Client::connect(&direct));
     let (name, mut raw) = ("late", server.raw());
-    let theirs = others.lock_with(name, quiet()).unwrap();
+    let theirs = others.lock_with(name, calm()).unwrap();
     let holder = contended.then(|| complete(theirs.acquire()).unwrap());
 
     let url = proxy.url();
     let client = insist(|| Client::connect(&url));
     let window = if contended { 100 * SOON } else { Duration::from_secs(1) };
-    let lock = client.lock_with(name, quiet().liveness(window).buffer(Duration::ZERO)).unwrap();
+    let lock = client.lock_with(name, calm().liveness(window).buffer(Duration::ZERO)).unwrap();
     let fault = proxy.fault_times(1, Target::request(digest("acquire")), Act::Hold);
     {
         let acquire = pin!(lock.acquire().into_future());
@@ -66,7 +66,7 @@ pub fn a_late_acquire_costs_a_window(contended: bool) {
     }
     proxy.wait("it connects again", |counts| counts.connections > 1);
     // It is settled: everything that it gave up is released, as far as it knows.
-    let other = client.lock_with("another", quiet()).unwrap();
+    let other = client.lock_with("another", calm()).unwrap();
     complete(complete(other.acquire()).unwrap().release()).unwrap();
     proxy.heal();
     proxy.wait("the request goes on", |counts| counts.late > 0);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use fairlock::{Client, Guard, Lock};
 
 use super::drive::{complete, insist, pause};
-use testkit::{SOON, quiet};
+use testkit::{SOON, calm};
 
 /// A future of the public interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +113,7 @@ impl Subject {
             What::Lazy => Client::connect_lazy(&url).unwrap(),
             _ => insist(|| Client::connect(&url)),
         };
-        let lock = client.lock_with(name, quiet()).unwrap();
+        let lock = client.lock_with(name, calm()).unwrap();
         let mut kept: Vec<Any_> = Vec::new();
         let future = match what {
             What::Connect | What::Lazy | What::Acquire => boxed(lock.acquire().label("a label").into_future()),
