@@ -284,7 +284,7 @@ impl Machine {
             (InFlight::Confirm(id), Verdict::Renew(verdict)) => {
                 lock.on_confirm(core, (request, at), id, &common, verdict);
             }
-            (InFlight::Release(id), Verdict::Release(verdict)) => lock.on_release(core, id, &common, verdict),
+            (InFlight::Release(id), Verdict::Release(verdict)) => lock.on_release(core, at, id, &common, verdict),
             (InFlight::Leave(ids), Verdict::Leave) => lock.on_leave(core, &ids, &common),
             (InFlight::Question(question), verdict) => {
                 lock.go_on(core, &common);

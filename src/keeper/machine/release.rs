@@ -112,7 +112,7 @@ impl LockMachine {
         own.chain(self.not_calm).any(is_under_way)
     }
 
-    pub(super) fn on_release(&mut self, core: &mut Core, id: Id, common: &Common, verdict: ReleaseVerdict) {
+    pub(super) fn on_release(&mut self, core: &mut Core, sent: Time, id: Id, common: &Common, verdict: ReleaseVerdict) {
         let Some(pending) = self.releases.get_mut(&id) else { return };
         pending.request = None;
         // Only this client ends a live lease: if it is gone after an earlier request, that request ended it.
@@ -129,6 +129,8 @@ impl LockMachine {
             }
         };
         pending.repeated = true;
+        // An HDEL tells no memory, but that of the grant is true until then.
+        self.known.heard = self.known.heard.max(sent);
         self.answer_release(core, id, outcome);
         if common.again {
             self.send_release(core, id);

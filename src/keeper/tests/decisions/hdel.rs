@@ -59,9 +59,9 @@ fn an_hdel_that_removes_the_lease_is_the_whole_release() {
     let effects = machine.effects(at(1.1), usize::MAX);
     assert!(is_released(&effects) && calls(effects).is_empty());
     assert_eq!(machine.gives_back_until(), None);
-    // What the grant told is kept from its request on.
+    // What the grant told is kept, as if the HDEL had told it.
     let spec = start(LockOptions::new()).1;
-    for (comes_back, brings) in [(29.0, memory(5, 7)), (30.0, Memory::NONE)] {
+    for (comes_back, brings) in [(30.9, memory(5, 7)), (31.0, Memory::NONE)] {
         let (_, call) = acquire_sends(&mut machine.clone(), comes_back, &spec, 2);
         assert_eq!(call.memory(), brings);
     }
