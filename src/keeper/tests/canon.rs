@@ -143,6 +143,8 @@ impl World {
         notes.stamp(state.token);
         notes.stamp(state.epoch);
         notes.flag(state.recover_until == 0);
+        notes.flag(state.calm);
+        notes.flag(state.grants > 1);
         notes.words.push(state.recover_until.saturating_sub(seen));
         let recovering = state.recover_until > seen;
         let recovery = [seen - state.recover_from, state.recover_pace, state.accounted as u64];

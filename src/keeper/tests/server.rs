@@ -4,6 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rmpv::ValueRef;
+
 use super::losses::{Basis, Past};
 use super::model::{self, Lock, Memory, Request, Seat, Terms};
 use crate::keeper::machine::RequestId;
@@ -145,7 +147,12 @@ impl Server {
         let (id, token) = (request.id().map(str::to_owned), request.token());
         let words = Words::of(call);
         // As it comes over the wire, read by the real parser.
-        let reply = protocol::Reply::unpack(call.verb(), &calls::reply(&answer));
+        let reply = match request {
+            Request::Hdel { .. } => {
+                protocol::Reply::to(call, &ValueRef::from(i64::from(answer.word == "released"))).ok()
+            }
+            _ => protocol::Reply::unpack(call.verb(), &calls::reply(&answer)),
+        };
         let reply = reply.expect("a reply that the client understands");
         Executed { lock, before, brought, id, token, words, reply, pushes }
     }
@@ -210,8 +217,8 @@ fn request_of(call: &protocol::Request) -> Request {
             let terms = Terms { lease: us(lease), liveness: us(liveness), most, ..Terms::default() };
             Request::Renew { id: text(&id), seat: place(seat), left: us(left), terms, memory }
         }
-        protocol::Request::Release(ReleaseRequest { id, by_hdel, seat, .. }) => {
-            assert!(!by_hdel, "no reply of the model has said so");
+        protocol::Request::Release(ReleaseRequest { id, by_hdel: true, .. }) => Request::Hdel { id: text(&id) },
+        protocol::Request::Release(ReleaseRequest { id, seat, .. }) => {
             Request::Release { id: text(&id), seat: place(seat), memory }
         }
         protocol::Request::Leave(LeaveRequest { ids, .. }) => {
