@@ -64,12 +64,13 @@ async fn a_lock_of_layout_2_is_refused_with_both_layouts_and_every_way_out() {
 async fn a_state_that_no_script_wrote_is_refused_as_well() {
     let server = RedisServer::start();
     let mut raw = server.raw();
-    let a_later_mark = [&[3, 1][..], &[0; 180]].concat();
+    let a_later_mark = [&[3, 2][..], &[0; 180]].concat();
     for (state, says) in [
         (&b"\x04 the state of a later version"[..], "layout 4, this client knows layout 3"),
         (b"", "layout 0, this client knows layout 3"),
         (b"\x03", "a form of layout 3 that this client does not know"),
         (b"\x03\0 too short for its numbers", "a form of layout 3 that this client does not know"),
+        (b"\x03\x01 too short for its numbers", "a form of layout 3 that this client does not know"),
         (&a_later_mark, "a form of layout 3 that this client does not know"),
     ] {
         let () = raw.hset(KEYS[0], "", state).unwrap();
