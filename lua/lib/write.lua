@@ -1,7 +1,7 @@
 -- write: writes the numbers, the leases and the planned entries. A `lenient` script goes on when memory is short: once a
 -- script has written anything, the server accepts its other writes.
 -- NEEDS: lenient fields leases held calm raw now
--- SETS: zeroth fields field numbers written
+-- SETS: zeroth fields numbers written
 local zeroth = held == 0 and '' -- the lease of slot 0
 for i = 1, #leases do
   local lease = leases[i]
