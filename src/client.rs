@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 pub use self::builder::ClientBuilder;
 use crate::error::{ConnectError, InvalidOption};
+use crate::inspect::READERS;
 use crate::keeper::Handle;
 use crate::lock::Lock;
 use crate::operation::Operation;
-use crate::options::{LockOptions, READERS, check_name};
+use crate::options::{LockOptions, check_name};
 use crate::protocol::LockKeys;
 use crate::rw_lock::RwLock;
 use crate::server::Target;

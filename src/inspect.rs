@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+/// The most slots that a lock may have, and how many readers may hold a read-write lock together.
+pub(crate) const READERS: u16 = 1000;
+
 /// A holder of a lock. Semaphores and read-write locks may have several.
 ///
 /// # Examples
@@ -102,6 +105,23 @@ pub struct LockState {
 }
 
 impl LockState {
+    /// How many may hold the lock together now: the smallest number that a holder said ([`Holder::most`]). None if
+    /// nobody holds it. One that says more than that ([`Lock::most`](crate::Lock::most)) waits all the same, and nobody
+    /// tells it why.
+    ///
+    /// # Examples
+    /// ```no_run
+    /// # async fn example(gpus: fairlock::Lock) -> Result<(), fairlock::error::Fault> {
+    /// if let Some(most) = gpus.inspect().await?.most().filter(|most| *most < gpus.most()) {
+    ///     println!("a holder allows {most} at most, and this program says {}", gpus.most());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn most(&self) -> Option<u32> {
+        strictest(&self.holders).map(|holder| holder.most)
+    }
+
     /// This page, and the one after it.
     pub(crate) fn then(self, next: Self) -> Self {
         let Self { mut holders, mut queue, .. } = self;
@@ -109,6 +129,11 @@ impl LockState {
         queue.extend(next.queue);
         Self { holders, queue, ..next }
     }
+}
+
+/// The holder that allows the fewest.
+pub(crate) fn strictest(holders: &[Holder]) -> Option<&Holder> {
+    holders.iter().min_by_key(|holder| holder.most)
 }
 
 /// The result of [`Lock::break_lease`](crate::Lock::break_lease) and

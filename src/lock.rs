@@ -93,7 +93,8 @@ impl Lock {
         &self.label
     }
 
-    /// How many may hold the lock together while a lease of it lasts, see [`Held::most`](crate::Held::most).
+    /// How many may hold the lock together while a lease of it lasts, see [`Held::most`](crate::Held::most). Those who hold
+    /// it now may have said less: [`LockState::most`].
     pub fn most(&self) -> u32 {
         self.spec.most.into()
     }

@@ -21,7 +21,7 @@ use crate::server::refusal;
 pub use crate::server::{Answer, Line, Place, Places};
 
 /// How many readers may hold a read-write lock together.
-pub const READERS: u32 = crate::options::READERS as u32;
+pub const READERS: u32 = crate::inspect::READERS as u32;
 
 impl ClientBuilder {
     /// The servers of this client's URL, not connected.

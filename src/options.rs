@@ -6,7 +6,7 @@ mod spec;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use limits::{LEAST, LONGEST, READERS, check_name, check_prefix, check_text, in_bounds};
+pub(crate) use limits::{LEAST, LONGEST, check_name, check_prefix, check_text, in_bounds};
 use limits::{check_slots, within};
 pub(crate) use spec::Spec;
 

@@ -213,12 +213,13 @@ impl From<Failed> for AcquireError {
 impl From<Failed> for TryAcquireError {
     fn from(failed: Failed) -> Self {
         match failed {
-            Failed::NotGranted(NotGranted::Busy { holders, held, waiting, recovering_for }) => {
-                TryAcquireError::Busy { holders, held, waiting, recovering_for }
+            Failed::NotGranted(NotGranted::Busy { holders, held, most, waiting, recovering_for }) => {
+                let most = most.into();
+                TryAcquireError::Busy { holders, held, most, waiting, recovering_for }
             }
             // A try joins no queue.
             Failed::NotGranted(NotGranted::QueueFull { waiting }) => {
-                TryAcquireError::Busy { holders: Vec::new(), held: 0, waiting, recovering_for: None }
+                TryAcquireError::Busy { holders: Vec::new(), held: 0, most: 1, waiting, recovering_for: None }
             }
             Failed::NotGranted(NotGranted::Timeout { waited, cause, .. }) => {
                 Fault::Unavailable { waited, cause: cause.map(Into::into) }.into()

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Cause;
-use crate::inspect::Holder;
+use crate::inspect::{Holder, READERS, strictest};
 
 /// A duration for people, without nanoseconds. A millisecond at least, because "0ns" reads like an error.
 pub(crate) fn brief(duration: &Duration) -> String {
@@ -57,6 +57,18 @@ pub(super) fn because(cause: &Option<Cause>) -> String {
 pub(super) fn at(position: &Option<u64>, age: &Option<Duration>) -> String {
     let (Some(position), Some(age)) = (position, age) else { return String::new() };
     format!(", at position {position} of the queue {} before", brief(age))
+}
+
+/// That a holder allows fewer than this acquire, if that is why there is no room for it.
+pub(super) fn stricter(holders: &[Holder], held: &u64, most: &u32) -> String {
+    // A writer keeps readers out as it should.
+    let disagrees = |holder: &&Holder| holder.most < *most && (holder.most > 1 || *most < u32::from(READERS));
+    match strictest(holders).filter(disagrees) {
+        Some(holder) if *held >= holder.most.into() => {
+            format!(" ({:?} allows {} at most, and this one said {most})", holder.label, holder.most)
+        }
+        _ => String::new(),
+    }
 }
 
 pub(super) fn held_by(holders: &[Holder], held: &u64, recovering_for: &Option<Duration>) -> String {

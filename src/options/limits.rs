@@ -3,13 +3,12 @@
 use std::time::Duration;
 
 use crate::error::InvalidOption;
+use crate::inspect::READERS;
 
 /// The shortest lease, liveness and longest hold.
 pub(crate) const LEAST: Duration = Duration::from_millis(50);
 /// The longest lease, also of one that is extended.
 pub(crate) const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
-/// The most slots that a lock may have, and how many readers may hold a read-write lock together.
-pub(crate) const READERS: u16 = 1000;
 const MOST_TIMEOUT: Duration = Duration::from_secs(366 * 24 * 3600);
 const MOST_NAME: usize = 512;
 const MOST_TEXT: usize = 4096;

@@ -91,10 +91,15 @@ async fn two_versions_that_disagree_keep_what_each_was_promised() {
     let (before, after) = (connect(&server).await, connect(&server).await);
     let (three, five) = (semaphore(&before, 3), semaphore(&after, 5));
 
-    // While a lease of three is held, three hold.
-    let old = held(&three).await;
+    // While a lease of three is held, three hold. A try that would allow more is told who does not.
+    assert_eq!(soon(five.inspect()).await.unwrap().most(), None);
+    let old = soon(three.acquire().label("old")).await.unwrap();
     let mut new = vec![held(&five).await, held(&five).await];
-    assert!(is_full(&five).await && is_full(&three).await);
+    assert_eq!(soon(five.inspect()).await.unwrap().most(), Some(3));
+    let told = async |lock: &Lock| soon(lock.try_acquire()).await.unwrap_err().to_string();
+    let (three_are_told, five_are_told) = (told(&three).await, told(&five).await);
+    assert!(five_are_told.ends_with(", 0 waiting (\"old\" allows 3 at most, and this one said 5)"), "{five_are_told}");
+    assert!(three_are_told.ends_with(", and by 2 others, 0 waiting"), "{three_are_told}");
     let waiting = soon(five.enqueue()).await.unwrap();
     soon(old.release()).await.unwrap();
     new.push(soon(waiting).await.unwrap());

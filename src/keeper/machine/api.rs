@@ -195,6 +195,8 @@ pub(crate) enum NotGranted {
     Busy {
         holders: Vec<Holder>,
         held: u64,
+        /// What this try said.
+        most: u16,
         waiting: u64,
         recovering_for: Option<Duration>,
     },

@@ -11,7 +11,8 @@ use super::waiter::Waiter;
 use super::{ANSWER_TIMEOUT, Effect, Id, InFlight, Outcome, QuestionId, Release, Renewal, RequestId, Timer};
 use crate::clock::Time;
 use crate::error::LostReason;
-use crate::options::{LONGEST, READERS, Spec};
+use crate::inspect::READERS;
+use crate::options::{LONGEST, Spec};
 use crate::protocol::{CallerData, Common, Epoch, Push, RenewRequest, RenewVerdict, Request, Seat, Secret, Token};
 use crate::term::{Term, span_until};
 

@@ -253,8 +253,13 @@ impl LockMachine {
                 self.fail(core, id, NotGranted::QueueFull { waiting: common.waiting });
             }
             AcquireVerdict::Busy(holders) => {
-                let recovering_for = common.recovering_for();
-                let why = NotGranted::Busy { holders, held: common.held, waiting: common.waiting, recovering_for };
+                let why = NotGranted::Busy {
+                    holders,
+                    held: common.held,
+                    most: waiter.spec.most,
+                    waiting: common.waiting,
+                    recovering_for: common.recovering_for(),
+                };
                 self.remove_waiter(core, id);
                 core.effects.push(Effect::NotGranted { id, why });
             }

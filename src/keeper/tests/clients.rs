@@ -8,10 +8,11 @@ use super::guards::{Guard, Taken, tell_by};
 use super::losses::Basis;
 use super::server::Reply;
 use crate::clock::Time;
+use crate::inspect::READERS;
 use crate::keeper::machine::{
     AcquireCall, Command, Effect, Id, Machine, Mode, Outcome, Question, QuestionId, Renewal, RequestId,
 };
-use crate::options::{READERS, Spec};
+use crate::options::Spec;
 use crate::protocol::{CallerData, ClientId, Push, Request, Secret, WireId};
 
 /// What a client's clock shows when a world begins, in ns.

@@ -4,8 +4,8 @@ use super::guards::Guard;
 use super::model::Lease;
 use super::server::Executed;
 use super::world::{MS, World};
+use crate::inspect::READERS;
 use crate::keeper::machine::{Id, InFlight};
-use crate::options::READERS;
 
 /// How many requests a second one client may send without a reason: every heartbeat, renewal and repetition of up to
 /// ten locks fits in, no busy loop does.

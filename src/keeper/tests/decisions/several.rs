@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::error::Fault;
-use crate::options::READERS;
+use crate::inspect::READERS;
 use crate::protocol::{AcquireRequest, Refusal, ReleaseRequest, RenewRequest};
 
 /// Releases in what is sent: of which ids, and with which seats.
