@@ -2,7 +2,6 @@
 
 use std::cmp::Reverse;
 
-use fairlock::LockOptions;
 use fairlock::operator::READERS;
 use fairlock::state::Holder;
 
@@ -14,8 +13,8 @@ pub(crate) struct Sharing {
     /// A semaphore: up to N hold it together
     ///
     /// From 1 to 1000. Each holder has a slot of its own, from 0 on, the lowest that is free. All jobs of a lock should
-    /// say the same: if not, the smallest number of those who hold it counts.
-    #[arg(long, value_name = "N")]
+    /// say the same: if not, the smallest number of those who hold it counts, and a job that says more just waits.
+    #[arg(long, value_name = "N", value_parser = slots)]
     slots: Option<u32>,
     /// A reader: with other readers, up to 1000
     ///
@@ -42,14 +41,17 @@ impl Sharing {
             (_, true, true) => {
                 Err(Failure::own("--shared is for a reader, and --exclusive for a writer: write one of the two"))
             }
-            (Some(slots), ..) => {
-                let checked = LockOptions::new().slots(slots).check("any name");
-                checked.map(|()| slots).map_err(|error| Failure::own(error.to_string()))
-            }
+            (Some(slots), ..) => Ok(slots),
             (None, true, _) => Ok(READERS),
             (None, false, _) => Ok(1),
         }
     }
+}
+
+/// A value of the option.
+fn slots(text: &str) -> Result<u32, String> {
+    let number = text.parse().ok().filter(|number| (1..=READERS).contains(number));
+    number.ok_or_else(|| format!("give a whole number from 1 to {READERS}"))
 }
 
 /// How many may hold the lock now: the smallest number of those who do.
@@ -72,6 +74,25 @@ pub(crate) fn count(numbers: impl ExactSizeIterator<Item = u32>) -> Option<Strin
 pub(crate) fn others(numbers: impl ExactSizeIterator<Item = u32>) -> String {
     let others = and_others(numbers.len().saturating_sub(1) as u64);
     count(numbers).map_or(String::new(), |count| format!("{others} ({count})"))
+}
+
+/// What tells a job that a holder allows fewer than it does: `3 of 3; this job says 5`. None if none does.
+pub(crate) fn stricter(held: u64, limit: u32, own: u32) -> Option<String> {
+    // A writer keeps readers out as it should.
+    if held == 0 || limit >= own || (limit == 1 && own == READERS) {
+        return None;
+    }
+    let own = if own == READERS { "--shared".to_owned() } else { own.to_string() };
+    Some(format!("{held} of {limit}; this job says {own}"))
+}
+
+/// The same as [`others`] for a job that waits for them.
+pub(crate) fn others_before(own: u32, numbers: impl ExactSizeIterator<Item = u32> + Clone) -> String {
+    let held = numbers.len() as u64;
+    match stricter(held, limit(numbers.clone()), own) {
+        Some(stricter) => format!("{} ({stricter})", and_others(held.saturating_sub(1))),
+        None => others(numbers),
+    }
 }
 
 /// How many hold the lock in addition to the one that is named.
@@ -100,7 +121,7 @@ pub(crate) fn oldest(holders: &[Holder]) -> Option<&Holder> {
 
 #[cfg(test)]
 mod tests {
-    use super::{count, limit, others, otherwise};
+    use super::{count, limit, others, others_before, otherwise};
 
     #[test]
     fn the_smallest_number_of_the_holders_counts() {
@@ -119,6 +140,17 @@ mod tests {
             assert_eq!(others(numbers()), more);
         }
         assert_eq!(limit([].into_iter()), 1);
+        for (own, numbers, more) in [
+            (5, &[5, 3, 5][..], ", and 2 others (3 of 3; this job says 5)"),
+            (5, &[1], " (1 of 1; this job says 5)"),
+            (1000, &[4, 4], ", and another (2 of 4; this job says --shared)"),
+            (1000, &[1], ""),
+            (3, &[5, 3, 5], ", and 2 others (3 of 3)"),
+            (1, &[5], " (1 of 5)"),
+            (5, &[], ""),
+        ] {
+            assert_eq!(others_before(own, numbers.iter().copied()), more);
+        }
         let said = [1, 4, 5, 1000].map(|most| otherwise(most, 4).unwrap_or_default());
         assert_eq!(said, ["exclusive", "", "slots 5", "shared"]);
     }

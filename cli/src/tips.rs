@@ -94,6 +94,9 @@ fn of_others(word: &str) -> Option<&'static str> {
         "unlock" | "release" => {
             "a lock is released when its command or script ends; fairlock break NAME ends the lease of another"
         }
+        "downgrade" | "upgrade" => {
+            "no command makes a reader of a writer or a writer of a reader: end it, and start the other one"
+        }
         "kill" => "fairlock break NAME ends the lease of a holder, and its command with it",
         "ls" => "fairlock status shows which locks there are",
         "top" => "fairlock watch shows all locks on the whole screen",

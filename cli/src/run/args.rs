@@ -38,7 +38,7 @@ Exit codes:
 Environment:
   The command finds the lock's name in FAIRLOCK_NAME, in FAIRLOCK_TOKEN its fencing token, in FAIRLOCK_SLOT its \
 slot, and in FAIRLOCK_WAITED_MS how long it waited. The token rises with every grant: a store that the command writes \
-to should refuse lower tokens than it has seen, in this slot. FAIRLOCK_HELD tells a `fairlock run` inside the command \
+to should refuse lower tokens than it has seen, in this slot; a job that holds the name alone uses all slots, and first writes its token for each. FAIRLOCK_HELD tells a `fairlock run` inside the command \
 which locks this job already holds: it refuses (125) to wait for one of them, since the job would wait for itself.
 
   FAIRLOCK_LABEL and FAIRLOCK_LEASE stand for --label and --lease, and the command does not inherit them. The options \
@@ -95,6 +95,8 @@ pub(crate) struct Args {
     #[arg(long, value_parser = any, default_value = "5s", value_name = "TIME", hide_short_help = true)]
     pub(crate) kill_after: Duration,
     /// The command and its arguments
+    ///
+    /// What stands behind COMMAND is the command's: options of fairlock stand before it.
     #[arg(
         trailing_var_arg = true,
         required = true,

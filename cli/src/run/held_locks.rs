@@ -29,6 +29,11 @@ impl HeldLocks {
         guard.map_or((0, 0), |guard| (guard.token(), guard.slot()))
     }
 
+    /// Names, tokens and slots, in the order in which the locks were taken.
+    pub(crate) fn leases(&self) -> impl Iterator<Item = (&str, u64, u32)> {
+        self.guards.guards().iter().map(|guard| (guard.name(), guard.token(), guard.slot()))
+    }
+
     /// Names and tokens, in the order in which the locks were taken.
     pub(crate) fn tokens(&self) -> Vec<(String, u64)> {
         self.guards.tokens().map(|(name, token)| (name.to_owned(), token)).collect()

@@ -93,7 +93,7 @@ pub(crate) fn run(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
                 ("FAIRLOCK_TOKEN", token.to_string()),
                 ("FAIRLOCK_SLOT", slot.to_string()),
                 ("FAIRLOCK_WAITED_MS", setting.reporter.waited().as_millis().to_string()),
-                (nested::VARIABLE, setting.request.ancestors.with(&granted.tokens())),
+                (nested::VARIABLE, setting.request.ancestors.with(granted.leases())),
             ],
             leases: give_back::describe(&setting.request.server, &granted.tokens()),
             kill_after: args.kill_after,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::exit::Failure;
 use crate::text::printable;
 
-/// A JSON array of objects with name, token and pid; the outermost `run` is first.
+/// A JSON array of objects with name, token, slot and pid; the outermost `run` is first.
 pub(crate) const VARIABLE: &str = "FAIRLOCK_HELD";
 
 /// The `run`s that this process descends from.
@@ -24,10 +24,11 @@ impl Ancestors {
     }
 
     /// The variable for the command of this process.
-    pub(crate) fn with(&self, held: &[(String, u64)]) -> String {
+    pub(crate) fn with<'a>(&self, held: impl IntoIterator<Item = (&'a str, u64, u32)>) -> String {
         let mut all = self.0.clone();
         let pid = std::process::id();
-        all.extend(held.iter().map(|(name, token)| json!({ "name": name, "token": token, "pid": pid })));
+        let told = |(name, token, slot)| json!({ "name": name, "token": token, "slot": slot, "pid": pid });
+        all.extend(held.into_iter().map(told));
         Value::Array(all).to_string()
     }
 
@@ -57,16 +58,17 @@ mod tests {
         Ancestors(serde_json::from_str(told).unwrap_or_default())
     }
 
-    fn held(name: &str, token: u64) -> [(String, u64); 1] {
-        [(name.to_owned(), token)]
+    fn held(name: &str, token: u64) -> [(&str, u64, u32); 1] {
+        [(name, token, 3)]
     }
 
     #[test]
     fn all_ancestors_are_handed_down() {
-        let outer = of("").with(&held("a \"name\"\n\u{1b}", 7));
-        let inner = of(&of(&outer).with(&held("b", 8)));
+        let outer = of("").with(held("a \"name\"\n\u{1b}", 7));
+        let inner = of(&of(&outer).with(held("b", 8)));
         assert!(inner.had("b") && inner.had("a \"name\"\n\u{1b}") && !inner.had("c"));
         assert!(inner.check("a \"name\"\n\u{1b}", [7]).is_err() && inner.check("b", [6, 8]).is_err());
+        assert!(inner.0.iter().all(|parent| parent["slot"] == 3));
         assert!(inner.check("b", [7, 9]).is_ok() && inner.check("c", [8]).is_ok());
     }
 
@@ -76,7 +78,7 @@ mod tests {
             ["", "deploy", "{}", "[1, \"a\", null]", "[{\"name\": \"a\"}]", "[{\"name\": \"a\", \"token\": \"7\"}]"]
         {
             assert!(of(told).check("a", [7]).is_ok(), "{told}");
-            assert!(of(&of(told).with(&held("a", 7))).check("a", [7]).is_err(), "{told}");
+            assert!(of(&of(told).with(held("a", 7))).check("a", [7]).is_err(), "{told}");
         }
     }
 }

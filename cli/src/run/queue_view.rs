@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use super::request::trouble;
 use crate::duration::{about, seconds};
 use crate::progress::{Part, Style, clock};
-use crate::sharing::others;
+use crate::sharing::others_before;
 use crate::text::{granted_to, held_by, is_unanswered, name_of, ordinal, printable};
 
 /// After this many looks at an unchanged position the holder is asked for again: a loss of data may have changed it.
@@ -22,6 +22,8 @@ pub(crate) enum QueueView {
     Place {
         position: u64,
         waiting: u64,
+        /// How many may hold the lock together as this job said.
+        most: u32,
         /// In the order of their slots.
         holders: Vec<HolderView>,
         recovering_until: Option<Instant>,
@@ -90,6 +92,7 @@ pub(crate) async fn look(
         expected: expected(lock, position, &state).await.map(|wait| Instant::now() + wait),
         position,
         waiting: state.waiting,
+        most: lock.most(),
         holders: state.holders.iter().map(view).collect(),
         recovering_until: state.recovering_for.map(|left| Instant::now() + left),
     })
@@ -116,9 +119,9 @@ async fn expected(lock: &Lock, position: u64, state: &LockState) -> Option<Durat
 }
 
 /// What is told of the one who has held the lock longest, and of the others.
-fn described(holders: &[HolderView]) -> Option<String> {
+fn described(most: u32, holders: &[HolderView]) -> Option<String> {
     let oldest = holders.iter().min_by_key(|holder| holder.since)?;
-    Some(oldest.described() + &others(holders.iter().map(|holder| holder.most)))
+    Some(oldest.described() + &others_before(most, holders.iter().map(|holder| holder.most)))
 }
 
 impl QueueView {
@@ -168,10 +171,10 @@ impl QueueView {
                 parts.push((Style::Plain, format!("waiting for {name}")));
                 parts.extend([dot(), (Style::Warning, why.clone())]);
             }
-            Self::Place { position, waiting, holders, recovering_until, expected } => {
+            Self::Place { position, waiting, most, holders, recovering_until, expected } => {
                 parts.push((Style::Bold, place(*position, *waiting)));
                 parts.push((Style::Plain, format!("{} for {name}", estimate(*expected))));
-                match (described(holders), recovering_until) {
+                match (described(*most, holders), recovering_until) {
                     (Some(held), _) => parts.extend([dot(), (Style::Faint, held)]),
                     (None, Some(until)) => {
                         let left = seconds(until.saturating_duration_since(Instant::now()));
@@ -190,9 +193,9 @@ impl QueueView {
         match self {
             Self::Unknown => format!("waiting for {name}"),
             Self::NoAnswer(why) => format!("waiting for {name}: {why}"),
-            Self::Place { position, waiting, holders, recovering_until, expected } => {
+            Self::Place { position, waiting, most, holders, recovering_until, expected } => {
                 let place = format!("{}{}", place(*position, *waiting), estimate(*expected));
-                match (described(holders), recovering_until) {
+                match (described(*most, holders), recovering_until) {
                     (Some(held), _) => format!("waiting for {name}: {place}, {held}"),
                     (None, Some(_)) => {
                         format!("waiting for {name}: {place}; nothing is granted yet, because the server lost data")

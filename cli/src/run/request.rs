@@ -12,7 +12,7 @@ use super::nested::Ancestors;
 use crate::connect::Server;
 use crate::exit::{self, Failure};
 use crate::refusal;
-use crate::sharing::and_others;
+use crate::sharing::{and_others, limit, stricter};
 use crate::text::{hold, name_of, no_grants, printable};
 
 /// How long the server may take to show at the end of a wait that it is still there.
@@ -53,15 +53,16 @@ pub(crate) async fn why_silent(client: &Client, name: &str) -> String {
     known.unwrap_or_else(|| "Redis does not answer".to_owned())
 }
 
-/// Why a wait without known trouble was not served, for the end of a sentence. None if it was, since others have the
-/// lock.
-async fn unserved(lock: &Lock, was_queued: bool) -> Option<String> {
+/// Why a wait without known trouble was not granted the lock, for the end of a sentence. An error if it was not served:
+/// otherwise others have the lock.
+async fn served(lock: &Lock, was_queued: bool) -> Result<String, String> {
     match timeout(ANSWER, lock.inspect()).await {
         // It refused, or was too slow. Whoever has the lock is not the reason.
-        Ok(Ok(_)) if !was_queued => Some(": the time was over before it had a place in the queue".to_owned()),
-        Ok(Ok(_)) => None,
-        Ok(Err(fault)) => Some(not_served(&refusal::told(&fault.to_string()))),
-        Err(_) => Some(not_served(&trouble(lock).await.unwrap_or_else(|| "no answer".to_owned()))),
+        Ok(Ok(_)) if !was_queued => Err(": the time was over before it had a place in the queue".to_owned()),
+        Ok(Ok(state)) => Ok(stricter(state.holders.len() as u64, state.most().unwrap_or(1), lock.most())
+            .map_or(String::new(), |stricter| format!(" (held by {stricter})"))),
+        Ok(Err(fault)) => Err(not_served(&refusal::told(&fault.to_string()))),
+        Err(_) => Err(not_served(&trouble(lock).await.unwrap_or_else(|| "no answer".to_owned()))),
     }
 }
 
@@ -95,9 +96,9 @@ impl LockRequest<'_> {
     }
 
     pub(crate) fn not_now(&self, name: &str, error: &TryAcquireError) -> Failure {
-        let (holders, held, waiting, recovering_for) = match error {
-            TryAcquireError::Busy { holders, held, waiting, recovering_for, .. } => {
-                (holders, held, waiting, recovering_for)
+        let (holders, held, most, waiting, recovering_for) = match error {
+            TryAcquireError::Busy { holders, held, most, waiting, recovering_for, .. } => {
+                (holders, *held, *most, waiting, recovering_for)
             }
             TryAcquireError::Fault(Fault::Unavailable { .. }) => {
                 return Failure::own(refusal::told(&error.to_string()));
@@ -108,7 +109,9 @@ impl LockRequest<'_> {
             (Some(holder), _) => {
                 let label = name_of(&holder.label, &holder.id);
                 let held_by = hold(holder.confirmed, &label, holder.held_for);
-                format!("is {held_by}{}", and_others(held.saturating_sub(1)))
+                let stricter = stricter(held, limit(holders.iter().map(|holder| holder.most)), most);
+                let stricter = stricter.map_or(String::new(), |stricter| format!(" ({stricter})"));
+                format!("is {held_by}{}{stricter}", and_others(held.saturating_sub(1)))
             }
             (None, Some(longest)) => format!("is {}", no_grants(*longest)),
             (None, None) => "is free, but its waiters are first".to_owned(),
@@ -126,18 +129,18 @@ impl LockRequest<'_> {
         let cause = cause.as_ref().map(ToString::to_string);
         // A full server answers, and gives nobody a place. The answer to the end of the wait may hide that by now.
         let refused = cause.as_deref().and_then(refusal::meaning).filter(|_| position.is_none()).map(str::to_owned);
-        let unserved = match (cause, refused.or(trouble(lock).await)) {
+        let served = match (cause, refused.or(trouble(lock).await)) {
             // A server whose replicas do not follow answers all the same.
-            (Some(cause), _) if self.wait.replicas > 0 => Some(not_served(&refusal::told(&cause))),
-            (_, Some(trouble)) => Some(not_served(&trouble)),
-            (_, None) => unserved(lock, position.is_some()).await,
+            (Some(cause), _) if self.wait.replicas > 0 => Err(not_served(&refusal::told(&cause))),
+            (_, Some(trouble)) => Err(not_served(&trouble)),
+            (_, None) => served(lock, position.is_some()).await,
         };
         let place = position.map(|position| format!(", at position {position}")).unwrap_or_default();
         let waited = humantime::format_duration(self.timeout.unwrap_or(*waited));
         let message = format!("{} was not granted within {waited}{place}", printable(lock.name()));
-        match unserved {
-            None => self.conflict(exit::TIMED_OUT, message),
-            Some(why) => Failure {
+        match served {
+            Ok(why) => self.conflict(exit::TIMED_OUT, message + &why),
+            Err(why) => Failure {
                 tip: self.tip.filter(|_| position.is_none()).map(str::to_owned),
                 ..Failure::own(message + &why)
             },

@@ -216,6 +216,8 @@ fn a_wrong_call_is_told_what_to_do_instead() {
         (&["lsit"], 125, "tip: a similar subcommand exists: 'list'"),
         (&["x", "true"], 125, "tip: to run a command under the lock x: fairlock run x COMMAND"),
         (&["unlock", "x"], 125, "tip: a lock is released when its command or script ends"),
+        (&["downgrade", "x"], 125, "tip: no command makes a reader of a writer"),
+        (&["upgrade", "x"], 125, "or a writer of a reader: end it, and start the other one"),
         (&["--redis", "localhost:6379", "status"], 125, "tip: did you mean redis://localhost:6379?"),
     ] {
         let ended = Process::spawn(redis.fairlock().args(words)).finish();

@@ -200,14 +200,14 @@ fn wait_ends_when_an_acquire_with_the_same_options_would_be_granted_at_once() {
 fn options_that_contradict_each_other_are_refused_with_what_to_write() {
     let (redis, folder) = (Redis::start(), tempfile::tempdir().unwrap());
     for (options, says) in [
-        (&["--slots", "0"][..], "the slots are 0: a lock has from 1 to 1000"),
-        (&["--slots", "1001"], "the slots are 1001: a lock has from 1 to 1000"),
+        (&["--slots", "0"][..], "invalid value '0' for '--slots <N>': give a whole number from 1 to 1000"),
+        (&["--slots", "1001"], "invalid value '1001' for '--slots <N>': give a whole number from 1 to 1000"),
         (&["--slots", "4", "-s"], "write --slots N if up to N may hold the lock, or --shared"),
         (&["--slots", "4", "-x"], "write --slots 4 alone if up to 4 may"),
         (&["-s", "-x"], "--shared is for a reader, and --exclusive for a writer: write one of the two"),
         (&["-se"], "write one of the two"),
         (&["--slots", "-1"], "tip: no time and no number here is negative"),
-        (&["--slots", "many"], "invalid value 'many' for '--slots <N>'"),
+        (&["--slots", "many"], "invalid value 'many' for '--slots <N>': give a whole number from 1 to 1000"),
     ] {
         for words in [&["run", "x", "true"][..], &["wait", "x:*"], &["hold", "--fd", "9", "x"]] {
             let (command, rest) = words.split_first().unwrap();

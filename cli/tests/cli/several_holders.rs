@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::look::{call, objects};
 use crate::pty::Terminal;
-use crate::shared::{Process, Redis, Signal, eventually, temporary};
+use crate::shared::{Process, Redis, Signal, eventually, temporary, with_time_to_queue};
 
 const STAYS: &str = "echo; exec sleep 1000";
 
@@ -259,4 +259,20 @@ fn a_run_that_waits_tells_who_holds_the_slots() {
     assert_eq!(event["held"], 2, "{event}");
     let of = |at: usize| (&event["holders"][at]["slot"], &event["holders"][at]["label"]);
     assert_eq!((of(0), of(1)), ((&0.into(), &"a".into()), (&1.into(), &"b".into())), "{event}");
+}
+
+#[test]
+fn a_job_that_allows_more_than_a_holder_is_told_so() {
+    let (redis, _holders) = two_of_four();
+    let why = "a, and another (2 of 4; this job says 8)";
+    let run = |options: &[&str]| redis.run("gpu", &[&["--slots", "8"], options].concat(), STAYS);
+    let _alone = redis.waiter("gpu", &[], STAYS);
+    let said = run(&["-v"]).complaint();
+    assert!(said.contains("waiting for gpu: 2nd of 2, held ") && said.ends_with(why), "{said}");
+    let busy = run(&["-n"]).finish();
+    assert!(busy.code == 122 && busy.stderr.contains(&format!("{why}; ")), "{busy:?}");
+    let timeout = with_time_to_queue(|seconds| run(&["-q", "-w", &seconds.to_string()]).finish());
+    assert_eq!((timeout.code, &*timeout.stderr), (124, ""), "a quiet one says nothing");
+    let timeout = with_time_to_queue(|seconds| run(&["-w", &seconds.to_string()]).finish());
+    assert!(timeout.stderr.trim_end().ends_with(" (held by 2 of 4; this job says 8)"), "{timeout:?}");
 }
