@@ -45,11 +45,14 @@ class _All(OfOneProcess):
         self._guard.check()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} {self.tokens}>"
+        return f"<{type(self).__name__} tokens {self.tokens}, slots {self.slots}>"
 
 
 class AllHeld(_All, _native.Block):
-    """Several locks that are held together, for threads."""
+    """Several locks that are held together, for threads. It is lost when one of them is (:meth:`check`, :meth:`wait_lost`),
+    and all leases are renewed. It has no ``lost``, ``on_lost``, ``extend()``, ``renew()`` or ``downgrade()``: where one of
+    the locks needs these, acquire it by itself.
+    """
 
     __slots__ = ()
 

@@ -235,10 +235,12 @@ class Client(OfOneProcess):
         lease: Optional[Seconds] = None,
     ) -> AcquireAll:
         """Acquires several locks in the order of their names, all or nothing by one timeout: two of these never wait
-        for each other. Use it as :meth:`Lock.acquire`.
+        for each other. It takes one after the other, and holds each while it waits for the next, so set a timeout. Use it
+        as :meth:`Lock.acquire`.
 
         :param locks: names, each of which is held alone, and locks of this client: semaphores, and the readers and writers
-            of read-write locks. A name that occurs twice counts once, as the lock with fewer slots.
+            of read-write locks. A name that occurs twice counts once, as the lock with fewer slots:
+            ``[gpus, "gpu"]`` takes gpu alone.
         :param label, owner: what others see at each of the locks (default: as the lock says).
         :param lease: of those that are given by their names.
 

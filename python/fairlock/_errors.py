@@ -37,6 +37,8 @@ class Busy(Error):
     holders: List[Holder]
     #: How many hold the lock.
     held: int
+    #: How many may hold it together as this try said. A holder may have said less.
+    most: int
     #: The number of waiters.
     waiting: int
     #: Seconds for which nothing is granted at most, because the server lost data; usually None.

@@ -94,8 +94,9 @@ class _Lease(OfOneProcess):
 
     @property
     def token(self) -> int:
-        """The fencing token. It rises with every grant of the lock: pass it to stores that refuse lower ones. Where several
-        hold the lock together, a store keeps one for each :attr:`slot`."""
+        """The fencing token. It rises with every grant of the lock: pass it to stores that refuse lower ones. For a
+        semaphore a store keeps one for each :attr:`slot`: of two holders either may have the higher one. Who holds the
+        name alone (:attr:`most` is 1) uses what all slots stand for, and first writes its token for each of them."""
         return self._guard.token
 
     @property
@@ -103,6 +104,12 @@ class _Lease(OfOneProcess):
         """Which of the places this lease has, from 0 on: the lowest that was free at its grant, and nobody else's. 0 if only
         one may hold the lock."""
         return self._guard.slot
+
+    @property
+    def most(self) -> int:
+        """How many may hold the lock together while this lease lasts, itself among them: 1 for a lock or a writer, N for a
+        semaphore, 1000 for a reader, and for a writer after :meth:`Held.downgrade`."""
+        return self._guard.most
 
     @property
     def ticket(self) -> int:
@@ -158,7 +165,7 @@ class _Lease(OfOneProcess):
             state = f"{self._guard.remaining:.1f} s left unless renewed"
         except LockLost as lost:
             state = "released" if lost.reason == "released" else f"lost: {lost.reason}"
-        slot = f"slot {self.slot}, " if self._guard.most > 1 else ""
+        slot = f"slot {self.slot} of {self.most}, " if self.most > 1 else ""
         return f"<{type(self).__name__} {self.name!r}, {slot}token {self.token}, {state}>"
 
 
@@ -184,8 +191,8 @@ class Held(_Lease, _native.Block):
     def release(self) -> None:
         """Releases the lock, which grants it to the next waiter. One round trip. Nothing if it was released before.
 
-        Raises :exc:`LockLost` if the lease had ended before, :exc:`ReleaseUnknown` if no answer came until its end.
-        Nothing need be done in either case.
+        Raises :exc:`LockLost` if the lease had ended or an operator had broken it, :exc:`ReleaseUnknown` if no answer came
+        until its end. Nothing need be done in either case.
         """
         if self._interrupt is not None:
             self._interrupt.armed = False

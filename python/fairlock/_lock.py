@@ -98,10 +98,11 @@ class Lock(OfOneProcess):
     nothing until it is acquired, and may be kept and shared by threads, tasks and forked processes.
     """
 
-    __slots__ = ("_name", "_native_lock", "_client", "__weakref__")
+    __slots__ = ("_name", "_most", "_native_lock", "_client", "__weakref__")
 
     def __init__(self, name: str, native_lock: Callable[[], _native.Lock], client: object) -> None:
         self._name = name
+        self._most = native_lock().most
         # The lock of this process: after a fork another one than before.
         self._native_lock = native_lock
         self._client = client
@@ -115,6 +116,12 @@ class Lock(OfOneProcess):
     def lease(self) -> float:
         """The length of the lease in seconds."""
         return self._native_lock().lease
+
+    @property
+    def most(self) -> int:
+        """How many may hold the lock together while a lease of it lasts, as this program says: its slots, 1 for a plain lock
+        or a writer, 1000 for a reader. Those who hold it now may have said less: :attr:`LockState.most`."""
+        return self._most
 
     @property
     def owner(self) -> str:
@@ -164,7 +171,8 @@ class Lock(OfOneProcess):
         owner: Optional[str] = None,
         on_lost: Optional[OnLost] = None,
     ) -> Acquire:
-        """Holds the lock if it is free and nobody waits for it; raises :exc:`Busy`, with a holder in it, otherwise.
+        """Holds the lock if nobody waits for it, and it is free or has a free slot; raises :exc:`Busy` otherwise, with the
+        holders in it.
 
         :param timeout: how many seconds it waits for the server's answer (default 5).
         """
@@ -191,8 +199,7 @@ class Lock(OfOneProcess):
         )
 
     def _key(self) -> Key:
-        lock = self._native_lock()
-        return (lock.client_id, self._name, lock.most)
+        return (self._native_lock().client_id, self._name, self._most)
 
     def _ask(self, what: str, ask: Callable[[_native.Lock], _native.Operation]) -> Operation[Any, Any]:
         return Operation(f"{what} of the lock {self._name!r}", lambda: ask(self._native_lock()), the_same, the_same)
@@ -202,7 +209,7 @@ class Lock(OfOneProcess):
         return self._ask("inspect()", lambda lock: lock.inspect())
 
     def is_locked(self) -> Operation[bool, bool]:
-        """Whether anybody holds the lock. One round trip."""
+        """Whether anybody holds the lock, also if it has a free slot. One round trip."""
         return self._ask("is_locked()", lambda lock: lock.is_locked_by_anyone())
 
     def is_locked_by_me(self) -> Operation[bool, bool]:
@@ -210,8 +217,8 @@ class Lock(OfOneProcess):
         return self._ask("is_locked_by_me()", lambda lock: lock.is_locked_by_me())
 
     def break_lease(self, token: SupportsIndex, *, force: bool = False) -> Operation[Broken, Broken]:
-        """Ends the lease with this token: its holder hears at once that it is lost, and has the rest of it to stop. Nobody
-        else is granted the lock, or its slot, before that is over.
+        """Ends the lease with this token: its holder hears at once that it is lost, and has the rest of it to stop. The
+        slot passes on when the holder releases it, and at the latest when the lease ends.
 
         :param force: ends it at once. For holders that are certainly dead.
         """
@@ -242,6 +249,6 @@ class Lock(OfOneProcess):
         return self._ask("trouble()", lambda lock: lock.trouble())
 
     def __repr__(self) -> str:
-        return f"<Lock {self._name!r}>"
+        return f"<Lock {self._name!r}{f', {self._most} slots' if self._most > 1 else ''}>"
 
 

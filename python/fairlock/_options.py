@@ -173,7 +173,8 @@ def texts(option: str, values: Iterable[str]) -> List[str]:
 def whole(option: str, value: SupportsIndex, allowed: range = range(2**32)) -> int:
     """A whole number that is allowed."""
     try:
-        number = operator.index(value)
+        # True would count as 1.
+        number = -1 if isinstance(value, bool) else operator.index(value)
     except TypeError:
         number = -1
     if number not in allowed:

@@ -12,7 +12,7 @@ from ._values import OfOneProcess, Seconds
 class RwLock(OfOneProcess):
     """A fair read-write lock, made by :meth:`Client.rw_lock`: up to 1000 readers hold it together, or one writer alone.
 
-    Readers and writers wait in one queue, in the order of their arrival, so neither starve: a reader that comes after a
+    Readers and writers wait in one queue, in the order of their arrival, so neither starves: a reader that comes after a
     writer waits behind it, also while others read. So a thread or a task that reads must not read once more within that:
     a writer between the two would wait for the first, and the second for the writer.
 

@@ -14,7 +14,8 @@ class Holder:
     id: str
     #: Which of the slots its lease has, the same as :attr:`fairlock.Held.slot`.
     slot: int
-    #: How many may hold the lock together while this lease lasts: 1 for a lock or a writer, 1000 for a reader.
+    #: How many may hold the lock together while this lease lasts, itself among them: 1 for a lock or a writer, N for a
+    #: semaphore, 1000 for a reader.
     most: int
     #: The fencing token of its lease.
     token: int
@@ -22,13 +23,15 @@ class Holder:
     label: str
     #: Its owner, by default empty.
     owner: str
-    #: What is left of its lease unless it is renewed.
+    #: What is left of its lease unless it is renewed, in seconds.
     remaining: float
     #: For how long it has held the lock.
     held_for: float
-    #: Whether an operator broke the lease: it is not renewed any more.
+    #: Whether an operator broke the lease (:meth:`Lock.break_lease`). It is not renewed any more, and ends when its holder
+    #: releases it, or after :attr:`remaining`.
     broken: bool
-    #: Whether the holder is known to have heard of the grant.
+    #: Whether the holder is known to have heard of the grant. If it stays False for more than a moment, its process is
+    #: dead or cut off, and its lease ends after :attr:`remaining`.
     confirmed: bool
 
 
@@ -40,11 +43,14 @@ class QueuedWaiter:
     id: str
     #: Lower tickets are served first.
     ticket: int
+    #: Its label, by default ``host:pid``.
     label: str
+    #: Its owner, by default empty.
     owner: str
     #: For how long it has waited.
     waited: float
-    #: Whether its process is known to be alive.
+    #: False: its client has been silent for longer than its liveness and the buffer, so its place is given up when its turn
+    #: comes.
     alive: bool
     #: How many may hold the lock together with it once it is granted the lock.
     most: int
@@ -63,15 +69,21 @@ class LockState:
     #: For how long nothing is granted at most, because the server lost data; usually None.
     recovering_for: Optional[float] = None
 
+    @property
+    def most(self) -> Optional[int]:
+        """How many may hold the lock together now: the smallest number that a holder said. None if nobody holds it. An
+        acquire whose :attr:`Lock.most` is higher waits all the same, and nobody tells it why."""
+        return min((holder.most for holder in self.holders), default=None)
+
 
 @dataclass(frozen=True)
 class Broken:
     """What ``break_lease`` did."""
 
-    #: ``"told"``: the holder was told, its lease ends after :attr:`remaining`. ``"ended"``: the lease was ended.
-    #: ``"unknown"``: no lease with that token is alive.
+    #: ``"told"``: the holder was told, and its lease ends when it releases it, at the latest after :attr:`remaining`.
+    #: ``"ended"``: the lease was ended at once, by force. ``"unknown"``: no lease with that token is alive.
     outcome: str
-    #: What is left of the lease, if the holder was told.
+    #: What is left of the lease in seconds, if the holder was told; otherwise None.
     remaining: Optional[float] = None
 
 
@@ -79,9 +91,13 @@ class Broken:
 class PastGrant:
     """One grant of the history of a lock."""
 
+    #: The id of the acquire, the same as :attr:`fairlock.Held.id` in its process.
     id: str
+    #: The fencing token of its lease.
     token: int
+    #: Its label, by default ``host:pid``.
     label: str
+    #: Its owner, by default empty.
     owner: str
     #: For how long the acquire had waited.
     waited: float
@@ -91,7 +107,8 @@ class PastGrant:
     slot: int
     #: By the server's clock, in seconds since 1970.
     granted_at: float
-    #: ``"released"``, ``"expired"``, ``"broken"`` or ``"lost"``.
+    #: ``"released"`` by its holder, ``"expired"`` without a renewal, ``"broken"`` by force, or ``"lost"``: the server lost
+    #: its data meanwhile.
     ended: str
 
 

@@ -94,7 +94,9 @@ async def test_a_writer_becomes_a_reader_under_the_same_token_and_slot(world: Wo
     writer = await world.get(index.write())
     token, slot = writer.token, writer.slot
     reader, next_writer = await world.get(index.reader.enqueue()), await world.get(index.writer.enqueue())
+    assert writer.most == 1
     await world.do(writer.downgrade)
+    assert writer.most == 1000
     reads = await world.granted(reader)
     writer.check()
     assert (writer.token, writer.slot, reads.slot) == (token, slot, 1)

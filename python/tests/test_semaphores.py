@@ -17,14 +17,19 @@ import fairlock
 async def test_so_many_hold_it_together_each_in_a_slot_of_its_own(world: World, client: fairlock.Client) -> None:
     gpus = client.semaphore("gpu", 3)
     held = [await world.get(gpus.acquire()) for _ in range(3)]
-    assert [lease.slot for lease in held] == [0, 1, 2] and "slot 2, token" in repr(held[2])
+    assert [lease.slot for lease in held] == [0, 1, 2] and "slot 2 of 3, token" in repr(held[2])
+    assert (gpus.most, held[2].most, repr(gpus)) == (3, 3, "<Lock 'gpu', 3 slots>")
     assert sorted({lease.token for lease in held}) == [lease.token for lease in held]
     state = await gpus.inspect()
+    assert state.most == 3
+    five = client.semaphore("gpu", 5)
+    with pytest.raises(fairlock.Busy, match="allows 3 at most, and this one said 5"):
+        await world.get(five.try_acquire())
     assert [(one.slot, one.most, one.token) for one in state.holders] == [(at.slot, 3, at.token) for at in held]
 
     with pytest.raises(fairlock.Busy, match="unless renewed, and by 2 others") as busy:
         await world.get(gpus.try_acquire())
-    assert busy.value.held == 3 and [one.slot for one in busy.value.holders] == [0, 1, 2]
+    assert busy.value.held == 3 and busy.value.most == 3 and [one.slot for one in busy.value.holders] == [0, 1, 2]
     with pytest.raises(fairlock.Timeout):
         await world.get(gpus.acquire(timeout=0.05))
     assert (await gpus.inspect()).waiting == 0
@@ -36,6 +41,7 @@ async def test_so_many_hold_it_together_each_in_a_slot_of_its_own(world: World, 
     for lease in (held[0], held[2], again):
         await world.do(lease.release)
     await world.is_free(gpus)
+    assert (await gpus.inspect()).most is None
 
 
 @in_both_worlds
@@ -60,6 +66,7 @@ async def test_locks_of_all_kinds_are_taken_together(world: World, client: fairl
     other = await world.get(gpus.acquire())
     every = client.lock_all(["reports", gpus, index.reader, "reports"], timeout=SOON, label="job 7")
     held = await world.get(every)
+    assert "slots {'gpu': 1, " in repr(held)
     assert list(held.tokens) == ["gpu", "index", "reports"] and held.slots == {"gpu": 1, "index": 0, "reports": 0}
     holders = [(await client.lock(name).inspect()).holders[-1] for name in held.tokens]
     assert [(one.label, one.most) for one in holders] == [("job 7", 2), ("job 7", 1000), ("job 7", 1)]

@@ -364,4 +364,4 @@ def test_the_environment_names_the_server(server: Server, monkeypatch: pytest.Mo
 def test_reprs_help(client: fairlock.Client) -> None:
     with client.lock("lock").acquire() as held:
         assert f"token {held.token}" in repr(held) and "left unless renewed" in repr(held)
-    assert "released" in repr(held) and "'lock'" in repr(client.lock("lock"))
+    assert "released" in repr(held) and repr(client.lock("lock")) == "<Lock 'lock'>"
