@@ -277,7 +277,9 @@ pub enum TryAcquireError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReleaseError {
-    /// The lease had ended before: another process may have held the lock meanwhile.
+    /// The lease had ended before, and another process may have held the lock meanwhile; or an operator had broken it.
+    /// Then nobody else has held the lock, unless the lease was ended [by
+    /// force](crate::Lock::force_break_lease).
     #[error(transparent)]
     Lost(#[from] Lost),
     /// No answer came before the deadline of the lease. The client goes on repeating the release in the background.
@@ -293,7 +295,7 @@ pub enum ReleaseError {
     Fault(#[from] Fault),
 }
 
-/// A renewal did not prolong the lease.
+/// A renewal, an extension or a downgrade did not take place.
 ///
 /// # Examples
 /// ```no_run
@@ -314,7 +316,8 @@ pub enum RenewError {
     /// The lease is lost.
     #[error(transparent)]
     Lost(#[from] Lost),
-    /// The lease cannot be extended by this much.
+    /// The lease cannot be extended by this much, or is no writer's and cannot be
+    /// [downgraded](crate::Guard::downgrade).
     #[error(transparent)]
     Invalid(#[from] InvalidOption),
     /// A failure that is common to all operations.

@@ -132,8 +132,8 @@ impl Guard {
     /// repeats the request until the server has answered.
     ///
     /// # Errors
-    /// [`RenewError::Invalid`] if the lock has several [`slots`](crate::LockOptions::slots): only a writer, or the holder
-    /// of a lock with one slot, can become a reader. [`RenewError::Lost`] if the lease is lost. So after an error the
+    /// [`RenewError::Invalid`] if the lease began as a reader's, or as that of a semaphore with more than one
+    /// [slot](crate::LockOptions::slots). A plain lock and a semaphore with one slot count as writers. [`RenewError::Lost`] if the lease is lost. So after an error the
     /// lease is what it was, or over.
     ///
     /// # Cancel safety
@@ -169,7 +169,7 @@ impl Guard {
     /// granted the lock; there may be two if others have asked for the lock only since it was granted.
     ///
     /// # Errors
-    /// [`ReleaseError::Lost`] if the lease had ended before, [`ReleaseError::Unknown`] if the server has not answered
+    /// [`ReleaseError::Lost`] if the lease had ended or an operator had broken it, [`ReleaseError::Unknown`] if the server has not answered
     /// by the lease's deadline. The caller need not do anything in either case: the client repeats the release.
     ///
     /// # Cancel safety
@@ -261,8 +261,10 @@ impl Held {
         self.shared.spec.name()
     }
 
-    /// The fencing token: it rises with every grant of this lock. Pass it on to stores that refuse lower ones. Where
-    /// several hold the lock, a store compares it with tokens of the same [`slot`](Self::slot).
+    /// The fencing token: it rises with every grant of this lock. Pass it on to stores that refuse lower ones. For a
+    /// semaphore a store compares it with tokens of the same [`slot`](Self::slot): of two holders either may have the
+    /// higher one. Who holds the name alone ([`most`](Self::most) is 1) uses what all slots stand for, and first writes its
+    /// token for each of them.
     pub fn token(&self) -> u64 {
         self.shared.token.get()
     }

@@ -202,7 +202,8 @@ impl Lock {
     }
 
     /// Breaks the lease with this token, for an operator: its holder is told, and the lease is not renewed any more. It
-    /// ends when the holder releases it, or when it expires. Another call tells the holder again. One round trip.
+    /// ends when the holder releases it, or when it expires. Another call tells the holder again. Of several holders the
+    /// others go on. One round trip.
     ///
     /// # Errors
     /// [`Fault`]: among others [`Fault::Unavailable`] if there was no answer within 5 seconds.
@@ -215,7 +216,8 @@ impl Lock {
     /// # async fn example(lock: fairlock::Lock) -> Result<(), Box<dyn std::error::Error>> {
     /// use fairlock::state::BreakOutcome;
     ///
-    /// for holder in lock.inspect().await?.holders {
+    /// // The holder of slot 2; of a plain lock the only one has slot 0.
+    /// if let Some(holder) = lock.inspect().await?.holders.iter().find(|holder| holder.slot == 2) {
     ///     match lock.break_lease(holder.token).await? {
     ///         BreakOutcome::Told { remaining, .. } => println!("it ends within {remaining:?}"),
     ///         _ => println!("it has ended"),
