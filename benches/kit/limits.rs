@@ -83,6 +83,10 @@ pub const LIMITS: &[Limit] = &[
     least("1,000 locks and 8 processes, vs the same scripts pipelined", "×", 0.4),
     most("100,000 zombies: the longest script", "ms", 17.6).because(ZOMBIES),
     most("100,000 zombies: wait of the next, vs liveness + buffer + heartbeat", "×", 1.0),
+    most("server's CPU with 20 sessions, vs predicted", "×", 1.3),
+    most("server's CPU with 10000 sessions, vs predicted", "×", 1.3),
+    most("memory of 1000 waiters, vs predicted", "×", 1.3),
+    most("memory of 20000 waiters, vs predicted", "×", 1.3),
     // Compared with other locks.
     least("cycles per second vs redislock, split", "×", 0.65).because(SCRIPTS),
     least("cycles per second vs redislock, same core", "×", 0.52).because(SCRIPTS),

@@ -1,5 +1,6 @@
 //! The rows of the table, in groups that can be chosen by name.
 
+pub mod capacity;
 pub mod counts;
 pub mod cycle;
 pub mod fleet;
@@ -22,7 +23,8 @@ macro_rules! groups {
     ($($name:ident)*) => { &[$(Group { name: stringify!($name), measure: $name::measure }),*] };
 }
 
-pub const GROUPS: &[Group] = groups![server_time cycle hand_off counts footprint waiters leases renewal fleet zombies];
+pub const GROUPS: &[Group] =
+    groups![server_time cycle hand_off counts footprint waiters leases renewal fleet zombies capacity];
 
 /// What a helper process does.
 pub fn play(role: &str, arguments: &[String]) {
