@@ -92,14 +92,15 @@ struct Costs {
     free: Cost,
     alone: Cost,
     contended: Cost,
+    joining: Cost,
     renewal: Cost,
     heartbeat: Cost,
     ping: Cost,
 }
 
 impl Costs {
-    fn each(&self) -> [&Cost; 6] {
-        [&self.free, &self.alone, &self.contended, &self.renewal, &self.heartbeat, &self.ping]
+    fn each(&self) -> [&Cost; 7] {
+        [&self.free, &self.alone, &self.contended, &self.joining, &self.renewal, &self.heartbeat, &self.ping]
     }
 }
 
@@ -123,11 +124,16 @@ fn costs_at(server: &RedisServer, rounds: usize) -> Costs {
     let quick = OPTIONS.clone().liveness(QUICK);
     let name = |_, lock| format!("waits {lock}");
     let held = all(&locks(&clients[..1], LOCKS, name, &OPTIONS.clone().lease(DAY)));
-    let waiting = wait_all(&locks(&clients[1..], LOCKS, name, &quick));
+    let mut waiting = Vec::new();
+    let wait = || {
+        waiting = wait_all(&locks(&clients[1..], LOCKS, name, &quick));
+        waiting.len()
+    };
+    let joining = meter.rounds("an acquire that waits", 1, wait);
     let heartbeat = meter.rounds("a heartbeat", rounds, || scripts_in(WINDOW, server));
     // Their server ends before they could leave.
     std::mem::forget((held, waiting));
-    Costs { free, alone, contended, renewal, heartbeat, ping }
+    Costs { free, alone, contended, joining, renewal, heartbeat, ping }
 }
 
 fn locks(clients: &[Client], each: usize, name: impl Fn(usize, usize) -> String, options: &LockOptions) -> Vec<Lock> {
