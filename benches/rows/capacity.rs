@@ -250,7 +250,7 @@ fn memory() -> Vec<(&'static str, f64)> {
     let short = memory.of_each(4 * MANY);
     std::mem::forget((held, slots, waits, others));
     vec![
-        ("a connection, with its client's first lock", connection),
+        ("a client's connection at rest", connection - idle),
         ("an idle lock", idle),
         ("a lock that is held", idle + more),
         ("another holder of a lock", slot),
