@@ -174,6 +174,9 @@ async fn all_holders_come_back_to_their_slots_after_a_loss_of_data() {
 
 #[tokio::test]
 async fn history_tells_the_slots() {
+    if testkit::run::version() < (6, 2) {
+        return;
+    }
     let (_server, client) = server_and_client().await;
     let gpus = semaphore(&client, 2);
     gpus.record_history(true).await.unwrap();

@@ -129,3 +129,15 @@ pub(super) fn a_waiter_returns_to_a_calm_lock(driver: &mut Driver) -> Checked {
     let granted = driver.run(TIME + 20, 100, &with("b.1", TERMS, known, seat))?.answer;
     expect("the ticket", (granted.word.as_str(), granted.seat().ticket), ("granted", TIME + 1))
 }
+
+pub(super) fn a_history_of_a_calm_lock(driver: &mut Driver) -> Checked {
+    if testkit::run::version() < (6, 2) {
+        return Ok(());
+    }
+    calm(driver)?;
+    driver.run(TIME + 20, 100, &acquire("b.1"))?;
+    driver.run(TIME + 21, 100, &Request::History { switch: Some(true), count: 0 })?;
+    let lock = driver.run(TIME + 22, 100, &release("b.1"))?.found.lock;
+    expect("it is calm", lock.state.calm, false)?;
+    expect("it has recorded", lock.history.map(|history| history.count), Some(1))
+}
