@@ -142,8 +142,9 @@ impl Case {
         let mut driver = Driver::new(subject.future.as_mut());
         if self.turn {
             let completed = driver.polls(1);
-            if self.moment == Moment::Granted && !completed {
-                // Otherwise the lock would be granted by a reply, and never by a message.
+            let reaches_it = !matches!(self.wire, Wire::Request("acquire") | Wire::Reply("acquire"));
+            if !completed && (self.moment == Moment::Granted || self.moment == Moment::Struck && reaches_it) {
+                // Otherwise the lock would be granted by a reply, and never by a message; and given back by an HDEL.
                 eventually("it stands behind another", SOON, || waiting(&mut raw, &name) == 2);
             }
             ahead.take().into_iter().for_each(|ahead| serve(ahead, &mut tokens));
