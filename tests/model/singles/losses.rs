@@ -141,3 +141,16 @@ pub(super) fn a_history_of_a_calm_lock(driver: &mut Driver) -> Checked {
     expect("it is calm", lock.state.calm, false)?;
     expect("it has recorded", lock.history.map(|history| history.count), Some(1))
 }
+
+// Two clients come back that know of later grants, and try.
+pub(super) fn a_recovery_is_not_calm(driver: &mut Driver) -> Checked {
+    let known = calm(driver)?;
+    for (id, later) in [("b.1", TIME + 1_000), ("c.1", TIME + 2_000)] {
+        let memory = Memory { stamp: later, token: later, ..known };
+        let (id, seat) = (id.to_owned(), Seat::default());
+        let tries = Request::Acquire { id, room: 0, claim: false, terms: TERMS, memory, seat };
+        driver.run(TIME + 20, 100, &tries)?;
+    }
+    let state = driver.found().lock.state;
+    expect("stamp, and whether it is calm", (state.stamp, state.calm), (state.token, false))
+}
