@@ -14,8 +14,8 @@ if client ~= '' then
     end
   end
 end
--- The flags: 1, the client asks again; 2, in lib/calm.lua. A client that has nothing here any more
--- keeps its memory for as long as the longest lease, but not until an idle lock is forgotten, which is after an hour.
+-- The flags: 1, the client asks again; 2, see lib/calm_grant.lua. A client that has nothing here any more keeps its
+-- memory for as long as the longest lease, but not until an idle lock is forgotten, which is after an hour.
 return struct.pack('<Bc0BddddddBBdddddHc0Ic0', #word, word, again and 1 or 0, position, waiting, held,
   held > 0 and first_end - now or 0, now < recover_until and recover_until - now or 0, min(longest, HOUR_US * 5 / 6), MEMORY_SIZE,
   VERSION, epoch, stamp, token, longest, max(pace, recover_pace, own_pace), owns, own, #for_people, for_people)

@@ -1,5 +1,5 @@
--- calm_grant: grants a calm lock to a client that knows of no loss. Without these lines the rest of the script would do the same,
--- but for the form in which the lock is kept.
+-- calm_grant: grants a calm lock to a client that knows of no loss. Without these lines the rest of the script would do
+-- the same, but for the form in which the lock is kept.
 -- NEEDS: calm found raw memory seat as_claim lease_us liveness_us joining id terms most own_pace
 -- SETS: GRANTED stamp grants longest longest_next
 local GRANTED = '<Bc0BddddddBBdddddHBHc0BBdddHHdI'
