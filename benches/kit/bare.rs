@@ -13,6 +13,8 @@ pub struct Bare {
     acquires: u64,
     acquire: Template,
     release: Template,
+    /// The HDEL of a lock that nobody else wants.
+    give_back: Template,
     request: Vec<u8>,
     id: String,
     known: Known,
@@ -24,6 +26,8 @@ pub struct Known {
     memory: Vec<u8>,
     /// Of its lease, if it has one.
     seat: Vec<u8>,
+    /// Whether an HDEL gives it back.
+    calm: bool,
 }
 
 impl Known {
@@ -33,6 +37,7 @@ impl Known {
         assert!(matches!(reply, Reply::List(_)) && reply.word() == expected, "{expected}: {reply:?}");
         self.memory = reply.field("memory").expect("every reply has one").bytes();
         self.seat = reply.field("holder_seat").map(Reply::bytes).unwrap_or_default();
+        self.calm = reply.is_calm();
     }
 
     /// The values of [`CHANGING`] in an acquire, which has no place yet.
@@ -62,7 +67,6 @@ pub fn values(client: &str) -> Values {
         .set("label", "worker-17:4242")
         .set("owner", "")
         .set("client", client)
-        .set("channel", format!("fairlock:client:{client}"))
 }
 
 impl Bare {
@@ -71,12 +75,13 @@ impl Bare {
         let scripts = Scripts::of_this_build("bare", &mut wire);
         let client = format!("{:032x}", fastrand::u128(..));
         wire.command(&["HELLO", "3"]);
-        wire.command(&["SUBSCRIBE", &format!("fairlock:client:{client}")]);
+        wire.command(&["SUBSCRIBE", &scripts.channel(&client)]);
         let values = values(&client);
         let template = |script| scripts.template(script, lock, &values, &CHANGING);
         let (acquire, release) = (template("acquire"), template("release"));
+        let give_back = scripts.give_back(lock);
         let (request, id, known) = (Vec::new(), String::new(), Known::default());
-        Bare { wire, client, acquires: 0, acquire, release, request, id, known }
+        Bare { wire, client, acquires: 0, acquire, release, give_back, request, id, known }
     }
 
     /// An acquire that is answered at once: by a grant, or by a place in the queue.
@@ -95,11 +100,17 @@ impl Bare {
         let grant = message.list()[2].unpacked();
         assert_eq!((grant.word(), grant.field("id").map(Reply::text)), ("grant", Some(self.id.as_str())), "{grant:?}");
         let told = |name| grant.field(name).expect("every message has it").bytes();
-        (self.known.memory, self.known.seat) = (told("memory"), told("seat"));
+        self.known = Known { memory: told("memory"), seat: told("seat"), calm: false };
     }
 
     pub fn release(&mut self) {
         self.request.clear();
+        if self.known.calm {
+            self.give_back.fill(&[format!("@{}", self.id).as_bytes()], &mut self.request);
+            assert_eq!(self.wire.call(&self.request), Reply::Number(1));
+            self.known.seat.clear();
+            return;
+        }
         self.release.fill(&self.known.of_holder(&self.id), &mut self.request);
         self.known.learn(&self.wire.call(&self.request), "released");
     }

@@ -88,7 +88,9 @@ impl Scripts {
             arguments: named(&text, &name, "-- ARGV:"),
             name,
         };
-        Scripts { prefix, scripts: scripts.map(load).collect() }
+        // What has no keys is no verb: a client sends it while it connects.
+        let verbs = scripts.filter(|(_, text)| text.contains("-- KEYS:"));
+        Scripts { prefix, scripts: verbs.map(load).collect() }
     }
 
     /// A call of a script as it goes over the wire. `ids` are those of the argument `ids...`.
@@ -127,6 +129,14 @@ impl Scripts {
         Template { parts, rest: bytes }
     }
 
+    /// The HDEL that gives back a calm lock: a call in which the field is still to be filled in.
+    pub fn give_back(&self, lock: &str) -> Template {
+        let mut fixed = Vec::new();
+        head(3, &mut fixed);
+        ["HDEL", &self.key(lock, "lock")].iter().for_each(|text| word(text, &mut fixed));
+        Template { parts: vec![(fixed, 0)], rest: Vec::new() }
+    }
+
     fn script(&self, name: &str) -> &Script {
         self.scripts.iter().find(|script| script.name == name).unwrap_or_else(|| panic!("no script {name}"))
     }
@@ -135,6 +145,11 @@ impl Scripts {
         let mut words = vec!["EVALSHA".to_owned(), script.digest.clone(), script.keys.len().to_string()];
         words.extend(script.keys.iter().map(|key| self.key(lock, key)));
         words
+    }
+
+    /// Where a client hears of its grants. Since layout 3 the scripts make this name from the key.
+    pub fn channel(&self, client: &str) -> String {
+        format!("{}:client:{client}", self.prefix)
     }
 
     pub fn key(&self, lock: &str, key: &str) -> String {

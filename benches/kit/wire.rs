@@ -65,6 +65,11 @@ impl Reply {
         self.list()[0].text()
     }
 
+    /// Whether the lease that this reply grants may be given back by an HDEL.
+    pub fn is_calm(&self) -> bool {
+        self.field("flags").is_some_and(|flags| flags.number() & 2 == 2)
+    }
+
     /// A value of a script's reply: after its word come names and values.
     pub fn field(&self, name: &str) -> Option<&Reply> {
         self.list()[1..].chunks_exact(2).find(|pair| pair[0] == Reply::Text(name.into())).map(|pair| &pair[1])
@@ -81,7 +86,8 @@ fn struct_of(mut packed: &[u8]) -> Option<Reply> {
         false => &["rank", "waiting", "held", "lease_left_us", "recover_left_us", "keep_us"],
     };
     if !is_message {
-        rest.split_off_first()?; // flags
+        let flags = *rest.split_off_first()?;
+        items.extend([Reply::Text("flags".into()), Reply::Number(flags.into())]);
     }
     for name in names {
         let number = f64::from_le_bytes(rest.split_off(..8)?.try_into().ok()?);

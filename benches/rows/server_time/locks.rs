@@ -58,10 +58,6 @@ impl Member {
     fn id(&self) -> String {
         format!("{}.{}", self.client, self.acquires)
     }
-
-    fn channel(&self) -> String {
-        format!("fairlock:client:{}", self.client)
-    }
 }
 
 pub struct Lock<'a> {
@@ -73,6 +69,8 @@ pub struct Lock<'a> {
     idle: Vec<Member>,
     /// What clients know of the lock that is contended, and of the free one.
     known: [Values; 2],
+    /// Whether an HDEL gives back the free one.
+    calm: bool,
 }
 
 impl<'a> Lock<'a> {
@@ -81,7 +79,7 @@ impl<'a> Lock<'a> {
         // A holder, eight waiters, and the next to join them.
         let idle: Vec<Member> = (0..WAITING + 2).map(member).collect();
         for member in &idle {
-            ears.command(&["SUBSCRIBE", &member.channel()]);
+            ears.command(&["SUBSCRIBE", &scripts.channel(&member.client)]);
         }
         let known = Values::default()
             .set("room", 1_u64 << 53)
@@ -94,7 +92,8 @@ impl<'a> Lock<'a> {
             .set("label", "worker-17:4242")
             .set("owner", "");
         let (contended, free) = (format!("contended {number}"), format!("free {number}"));
-        let mut lock = Lock { scripts, contended, free, queue: VecDeque::new(), idle, known: [known.clone(), known] };
+        let mut lock =
+            Lock { scripts, contended, free, queue: VecDeque::new(), idle, known: [known.clone(), known], calm: false };
         for _ in 0..=WAITING {
             let call = lock.call(Verb::Enqueue);
             let reply = wire.call(&call);
@@ -103,8 +102,14 @@ impl<'a> Lock<'a> {
         lock
     }
 
+    /// Whether this is the HDEL of a calm lock, and no script.
+    pub fn is_given_back(&self, verb: Verb) -> bool {
+        verb == Verb::Release && self.calm
+    }
+
     /// The request of a verb.
     pub fn call(&mut self, verb: Verb) -> Vec<u8> {
+        let given_back = self.is_given_back(verb);
         let member = match verb {
             Verb::Enqueue => self.idle.last_mut().expect("somebody who does not want the lock yet"),
             Verb::Heartbeat => self.queue.back_mut().expect("a waiter"),
@@ -113,6 +118,11 @@ impl<'a> Lock<'a> {
         };
         if matches!(verb, Verb::Enqueue | Verb::Acquire) {
             member.acquires += 1;
+        }
+        if given_back {
+            let mut request = Vec::new();
+            self.scripts.give_back(&self.free).fill(&[format!("@{}", member.id()).as_bytes()], &mut request);
+            return request;
         }
         let (script, lock) = match verb {
             Verb::Heartbeat => ("heartbeat", &self.contended),
@@ -123,7 +133,10 @@ impl<'a> Lock<'a> {
             Verb::Release => ("release", &self.free),
         };
         let known = self.known[usize::from(!verb.of_contended_cycle())].clone();
-        let values = known.set("client", &member.client).set("id", member.id()).set("channel", member.channel());
+        let values = known
+            .set("client", &member.client)
+            .set("id", member.id())
+            .set("channel", self.scripts.channel(&member.client));
         // A new acquire has no place yet.
         let values = if script == "acquire" { values.set("ticket", 0).set("seat", "") } else { values };
         self.scripts.call(script, lock, &values, &[member.id()])
@@ -131,6 +144,10 @@ impl<'a> Lock<'a> {
 
     /// What the reply changes. Panics if it is not the one that belongs to the verb.
     pub fn done(&mut self, verb: Verb, reply: &Reply) {
+        if self.is_given_back(verb) {
+            assert_eq!(*reply, Reply::Number(1), "{}", verb.name());
+            return;
+        }
         let reply = &reply.unpacked();
         let expected = match verb {
             Verb::Heartbeat => "alive",
@@ -141,6 +158,9 @@ impl<'a> Lock<'a> {
             Verb::HandOff | Verb::Release => "released",
         };
         assert!(matches!(reply, Reply::List(_)) && reply.word() == expected, "{}: {reply:?}", verb.name());
+        if verb == Verb::Acquire {
+            self.calm = reply.is_calm();
+        }
         let known = &mut self.known[usize::from(!verb.of_contended_cycle())];
         // Clients bring back what replies tell them, mostly under the same names. The seat here is that of the holder.
         for pair in reply.list()[1..].chunks_exact(2).filter(|pair| pair[0].text() != "seat") {
@@ -161,7 +181,9 @@ impl<'a> Lock<'a> {
             let number = |name| reply.field(name).expect("every reply names it").number() as f64;
             let numbers = ["epoch", "stamp", "stamp"].map(|name| number(name).to_le_bytes()).concat();
             let memory = reply.field("memory").expect("every reply has one").bytes();
-            known.put_bytes("seat", &[&memory[..1], &numbers].concat());
+            // Since layout 3 a seat ends with the slot, and with how many may hold together.
+            let slot_and_most: &[u8] = if memory[0] < 3 { &[] } else { &[0, 0, 1, 0] };
+            known.put_bytes("seat", &[&memory[..1], &numbers, slot_and_most].concat());
         }
         match verb {
             Verb::Enqueue => self.queue.extend(self.idle.pop()),
