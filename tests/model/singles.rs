@@ -17,7 +17,7 @@ const TERMS: Terms =
 type Single = (&'static str, fn(&mut Driver) -> Checked);
 
 /// All single cases, by what they show.
-pub const SINGLES: [Single; 41] = [
+pub const SINGLES: [Single; 42] = [
     ("whoever stands behind the dead is next", behind_the_dead),
     ("an id of another form is refused", ids_of_another_form),
     ("what a client sends in another form is refused", texts::texts_of_another_form),
@@ -59,6 +59,7 @@ pub const SINGLES: [Single; 41] = [
     ("whoever knows of a loss is not granted a calm lock", losses::a_calm_lock_that_is_older),
     ("a waiter returns to a calm lock with its ticket", losses::a_waiter_returns_to_a_calm_lock),
     ("a calm lock has a history from when it is switched on", losses::a_history_of_a_calm_lock),
+    ("an id that takes a calm lock again has what it asked for last", losses::a_calm_lock_again),
     ("a lock is not calm in a recovery", losses::a_recovery_is_not_calm),
     ("a waiter that tries is granted one lease", a_waiter_that_tries),
     ("a seat proves a loss of which its memory does not know", a_seat_proves_a_loss),

@@ -142,6 +142,16 @@ pub(super) fn a_history_of_a_calm_lock(driver: &mut Driver) -> Checked {
     expect("it has recorded", lock.history.map(|history| history.count), Some(1))
 }
 
+// The lease is over, so this is a new one, whose entry says what was asked for now.
+pub(super) fn a_calm_lock_again(driver: &mut Driver) -> Checked {
+    let known = calm(driver)?;
+    driver.run(TIME + 20, 100, &acquire("a.3"))?;
+    let later = TIME + 21 + TERMS.lease;
+    driver.run(later, 100, &with("a.3", SEVERAL, known, Seat::default()))?;
+    let entry = driver.found().lock.entries.remove("a.3").unwrap_or_default();
+    expect("its most", entry.most, SEVERAL.most)
+}
+
 // Two clients come back that know of later grants, and try.
 pub(super) fn a_recovery_is_not_calm(driver: &mut Driver) -> Checked {
     let known = calm(driver)?;
