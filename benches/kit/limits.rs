@@ -94,5 +94,11 @@ pub const LIMITS: &[Limit] = &[
     least("cycles per second vs rslock, split", "×", 0.5).because(SCRIPTS),
     least("cycles per second vs rslock, same core", "×", 0.42).because(SCRIPTS),
     least("cycles per second vs rslock, free", "×", 0.25).because(PLACEMENT),
+    least("cycles per second vs redislock, dropped guards, split", "×", 1.3),
+    least("cycles per second vs redislock, dropped guards, same core", "×", 1.3),
+    least("cycles per second vs redislock, dropped guards, free", "×", 0.25).because(PLACEMENT),
+    least("cycles per second vs rslock, dropped guards, split", "×", 1.3),
+    least("cycles per second vs rslock, dropped guards, same core", "×", 1.3),
+    least("cycles per second vs rslock, dropped guards, free", "×", 0.25).because(PLACEMENT),
     most("hand-off of four processes, 1 ms hold, vs redis-fifo-lock", "×", 0.45),
 ];

@@ -1,7 +1,7 @@
 //! The lock compared with others, in turn: `make bench-peers`, which sets them up. README.md tells how to read it.
 //!
 //! Each lock is a program that is told by a line what to do. `cycles N` is answered by the median time of a cycle in
-//! microseconds. `contend N` is answered by the events of N turns, as `contention.rs` reads them, and a line `end`.
+//! microseconds; so is `drops N`, for which this lock drops its guards and awaits no release. `contend N` is answered by the events of N turns, as `contention.rs` reads them, and a line `end`.
 //! `share MOST FIRST CALLERS TURNS` is for semaphores of MOST, and read-write locks if that is 0. It is answered by as
 //! many lists of events, one for each caller; FIRST is the number of the first, see `shared.rs`.
 
@@ -71,22 +71,25 @@ fn cycles(rounds: usize, table: &mut Table) {
         for placement in PLACEMENTS {
             placement.put(service.pid(), &[this.pid(), other.pid()]);
             let quiet = placement != Placement::Free || !machine::is_busy();
-            let cycle = |helper: &mut Helper| helper.ask(&format!("cycles {CYCLES}")).parse::<f64>().expect("a time");
-            let mut times = [const { Vec::new() }; 2];
+            let ask =
+                |helper: &mut Helper, what| helper.ask(&format!("{what} {CYCLES}")).parse::<f64>().expect("a time");
+            let mut times = [const { Vec::new() }; 3];
             for round in 0..=rounds {
-                let measured = [cycle(&mut this), cycle(&mut other)];
+                let measured = [ask(&mut this, "cycles"), ask(&mut other, "cycles"), ask(&mut this, "drops")];
                 // The first one warms up.
                 if round > 0 {
                     times.iter_mut().zip(measured).for_each(|(times, time)| times.push(time));
                 }
             }
-            let [this, other] = &times;
-            let faster = ratio(other, this);
-            let made = format!("{:.0} vs {:.0}", 1e6 / median(this), 1e6 / median(other));
-            let row = format!("cycles per second vs {name}, {}", placement.name());
-            match name {
-                "redislock" | "rslock" => table.row_if_quiet(quiet, &row, faster, &made),
-                _ => table.note(&row, &format!("{faster:.2} ({made})")),
+            let [awaited, other, dropped] = &times;
+            for (how, this) in [("", awaited), (", dropped guards", dropped)] {
+                let faster = ratio(other, this);
+                let made = format!("{:.0} vs {:.0}", 1e6 / median(this), 1e6 / median(other));
+                let row = format!("cycles per second vs {name}{how}, {}", placement.name());
+                match name {
+                    "redislock" | "rslock" => table.row_if_quiet(quiet, &row, faster, &made),
+                    _ => table.note(&row, &format!("{faster:.2} ({made})")),
+                }
             }
         }
         this.end();
@@ -194,6 +197,7 @@ fn this_lock(port: &str) {
         let count: usize = count.parse().expect("a number");
         Some(match verb {
             "cycles" => each(count, || release(acquire(&free))).to_string(),
+            "drops" => each(count, || drop(acquire(&free))).to_string(),
             _ => (0..count).map(|_| turn(&contended)).collect::<String>() + "end",
         })
     });
