@@ -8,7 +8,7 @@ use std::{
 use super::{
     complaint::Verdict,
     holding::{RELEASES, WHOLE, loses, released, took},
-    judge::{ANOTHERS, Judge, OTHERS},
+    judge::{Judge, OTHERS, answers::ANOTHERS},
     ledger::{BELIEVED, UNBOUNDED},
     message::Value,
 };
