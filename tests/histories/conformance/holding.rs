@@ -86,7 +86,7 @@ pub fn released(judge: &mut Judge<'_>, waiter: &str) -> Verdict {
 }
 
 pub fn a_free_lock(judge: &mut Judge<'_>) -> Verdict {
-    const BY_TEXT: &str = "After an error that begins with `NOSCRIPT`, send `EVAL TEXT 2 …`";
+    const BY_TEXT: &str = "After an error that begins with `NOSCRIPT`, send `EVAL TEXT 1 …`";
     judge.tell("try a");
     let asked = judge.request("acquire", "It tries, renews and releases")?;
     judge.must(asked.text(7) == "0", "`0` only to try", || format!("the `room` of a try is {}", asked.text(7)))?;
