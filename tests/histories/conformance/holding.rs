@@ -5,11 +5,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{complaint::Verdict, judge::Judge, ledger::NO_WORD, message::Value};
+use super::{complaint::Verdict, judge::Judge, ledger::NO_WORD, message::Value, referee::Asked};
 
 const GRANTED: &str = "the fencing token is `own_token`";
 const TAKEN: &str = "`own_id` is the ID, without `own_claim`: the lock is granted";
-const RENEWS: &str =
+pub const RENEWS: &str =
     "**Renew** whenever a third of LEASE has passed since the last request that was answered with the lease";
 const SLOT: &str = "two bytes each: the slot of the lease, and `most`";
 pub const RELEASES: &str =
@@ -23,11 +23,11 @@ const REPEATS: &str = "An error or no answer: send it again until the deadline."
 const NOSCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 
 /// Its first renewal is due at once, and there is much time until it ends.
-const SOON_RENEWED: Duration = Duration::from_millis(8100);
+pub const SOON_RENEWED: Duration = Duration::from_millis(8100);
 pub const WHOLE: Duration = Duration::from_secs(12);
 
 /// Grants the lock to a try, until its driver says so. The id.
-fn granted(judge: &mut Judge<'_>, waiter: &str, left: Duration) -> Verdict<String> {
+pub fn granted(judge: &mut Judge<'_>, waiter: &str, left: Duration) -> Verdict<String> {
     judge.tell(&format!("try {waiter}"));
     let asked = judge.request("acquire", "It tries, renews and releases")?;
     judge.grants(&asked, "granted", &asked.text(0), left, false);
@@ -80,8 +80,13 @@ pub fn several_holders(judge: &mut Judge<'_>) -> Verdict {
 pub fn released(judge: &mut Judge<'_>, waiter: &str) -> Verdict {
     judge.tell(&format!("release {waiter}"));
     let asked = judge.request("release", RELEASES)?;
+    is_released(judge, waiter, &asked)
+}
+
+/// By its first `release`.
+pub fn is_released(judge: &mut Judge<'_>, waiter: &str, asked: &Asked) -> Verdict {
     judge.must(!asked.args[2].is_empty(), RELEASES, || "its first release has no seat".into())?;
-    judge.plain(&asked, "released");
+    judge.plain(asked, "released");
     judge.says("released", waiter, RELEASED).map(drop)
 }
 
@@ -181,7 +186,7 @@ fn lasts(judge: &mut Judge<'_>, told: Duration, late: Duration, rule: &'static s
         let id = asked.text(0);
         judge.grants(&asked, "granted", &id, told, false);
         // A busy machine may have taken the rest of its patience. Then it asks again.
-        if judge.is_said_first("a")? {
+        if judge.is_said_first("a", "acquire")? {
             break (asked, id);
         }
     };

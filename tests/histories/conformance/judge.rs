@@ -29,6 +29,8 @@ pub struct Judge<'a> {
     pub ledger: Ledger,
     pub epoch: u64,
     pub keep: Duration,
+    /// Grants have the flag 2.
+    pub by_hdel: bool,
     stamp: u64,
     server: &'a RedisServer,
     driver: Child,
@@ -64,9 +66,9 @@ impl<'a> Judge<'a> {
         let terms = Terms { prefix: "rep", lock: "lock", lease, liveness, buffer, notice, most, can: HashSet::new() };
         let (asked, said, exchange) = Default::default();
         let (epoch, stamp) = (1_700_000_000_000_000, 1_700_000_000_000_001);
-        let (ledger, keep, silent) = (Ledger::new(terms), Duration::from_secs(30), false);
+        let (ledger, keep, silent, by_hdel) = (Ledger::new(terms), Duration::from_secs(30), false, false);
         let mut judge =
-            Judge { ledger, epoch, keep, stamp, server, driver, input, heard, asked, said, silent, exchange };
+            Judge { ledger, epoch, keep, by_hdel, stamp, server, driver, input, heard, asked, said, silent, exchange };
         judge.tell(&format!("open {url} rep lock {lease} {liveness} {buffer} {notice} {most}"));
         let ready = judge.next_line("ready")?;
         judge.ledger.terms.can = ready.into_iter().skip(1).collect();
@@ -123,10 +125,10 @@ impl<'a> Judge<'a> {
         self.said.iter().any(|line| line[0] == word)
     }
 
-    /// Whether the driver says something of this waiter before its client sends another `acquire`.
-    pub fn is_said_first(&mut self, waiter: &str) -> Verdict<bool> {
+    /// Whether the driver says something of this waiter before its client sends such a request.
+    pub fn is_said_first(&mut self, waiter: &str, verb: &str) -> Verdict<bool> {
         let (start, about) = (Instant::now(), |line: &Vec<String>| line.get(1).is_some_and(|word| word == waiter));
-        let asks = |judge: &Judge<'_>| judge.asked.iter().any(|asked| asked.verb == "acquire");
+        let asks = |judge: &Judge<'_>| judge.asked.iter().any(|asked| asked.verb == verb);
         while !asks(self) && !self.said.iter().any(about) && self.hear(start)? {}
         Ok(!asks(self))
     }
@@ -148,11 +150,11 @@ impl<'a> Judge<'a> {
         self.asked.drain(..).next_back()
     }
 
-    /// The next request for this script; others are answered as before.
+    /// The next request for this script, or for one "or" another; others are answered as before.
     pub fn request(&mut self, verb: &str, rule: &'static str) -> Verdict<Asked> {
         for _ in 0..OTHERS {
             let asked = self.any_request(rule)?;
-            if asked.verb == verb {
+            if verb.split(" or ").any(|one| asked.verb == one) {
                 return Ok(asked);
             }
             self.as_before(&asked);

@@ -1,5 +1,7 @@
 //! What a client was told, and the rules that hold for every request, whatever the scene.
 
+pub mod by_hdel;
+
 use std::{
     collections::{HashMap, HashSet},
     time::{Duration, Instant},
@@ -15,7 +17,8 @@ pub const MEMORY: &str = "keeps the text `memory` of the last reply about that l
 pub const BELIEVED: &str = "A client believes a push only if the ID is its own, `lock` is the key of that ID's lock, and \
                             `secret` is that of the acquire.";
 pub const SEAT: &str = "`seat`, or `own_seat` where `own_id` is the ID, replaces the seat.";
-const OVER: &str = "After `release` or `leave` no other request of that ID follows";
+pub const REPEATED: &str = "SEAT is empty when the request is repeated";
+pub const OVER: &str = "After `release` or `leave` no other request of that ID follows";
 pub const ENDS: &str = "a client ends the old connection at the server before it asks anything again";
 const ONCE: &str = "N a decimal number (below 2^64) that this CLIENT never uses again";
 const MOST: &str = "how many may hold the lock together while this lease lasts, itself among them";
@@ -84,6 +87,10 @@ pub struct Acquire {
     lost: bool,
     /// When the lease ends at the latest, and when its client was told.
     end: Option<(Instant, Instant)>,
+    /// The memory of the grant, if an HDEL may give the lease back.
+    calm: Option<Vec<u8>>,
+    /// An HDEL would find nothing: its client has sent a renewal, or an HDEL that did nothing.
+    touched: bool,
 }
 
 pub struct Ledger {
@@ -160,7 +167,9 @@ impl Ledger {
     /// The answer to this request was an error.
     pub fn refused(&mut self, asked: &Asked, error: &str) {
         self.unanswered.remove(&asked.connection);
-        if error.starts_with("NOSCRIPT") {
+        if asked.verb == "hdel" {
+            self.removed(asked, 0);
+        } else if error.starts_with("NOSCRIPT") {
             self.unknown.insert(asked.connection, asked.request.clone());
         }
     }
@@ -183,6 +192,9 @@ impl Ledger {
             if same {
                 return Ok(());
             }
+        }
+        if asked.verb == "hdel" {
+            return self.hdel(asked);
         }
         let counts = match &*asked.verb {
             "acquire" => 14..=14,
@@ -258,9 +270,10 @@ impl Ledger {
         self.memory(asked, 1, &ids)
     }
 
-    fn renew(&self, asked: &Asked) -> Verdict {
+    fn renew(&mut self, asked: &Asked) -> Verdict {
         let id = asked.text(0);
         self.goes_on(&id)?;
+        self.acquires.entry(id.clone()).or_default().touched = true;
         let acquire = &self.acquires[&id];
         must(!acquire.lost, "The client tells its caller and sends no more renewals", || {
             "it renews a lost lease".into()
@@ -286,8 +299,7 @@ impl Ledger {
             let rule = "it sends `release` with that ID and an empty seat";
             return must(seat.is_empty(), rule, || "the release of an unknown lease has a seat".into());
         };
-        let repeated = "SEAT is empty when the request is repeated";
-        must(!acquire.released || seat.is_empty(), repeated, || "a repeated release has a seat".into())?;
+        must(!acquire.released || seat.is_empty(), REPEATED, || "a repeated release has a seat".into())?;
         let lost = "It releases when the caller is done or at the deadline, with an empty seat";
         must(!acquire.lost || seat.is_empty(), lost, || "the release of a lost lease has a seat".into())?;
         self.seat_of(asked, &id, seat)?;
@@ -376,7 +388,7 @@ impl Ledger {
 
 fn client_of(asked: &Asked) -> String {
     let id = asked.text(usize::from(asked.verb == "leave"));
-    id.split('.').next().unwrap_or_default().to_owned()
+    id.trim_start_matches('@').split('.').next().unwrap_or_default().to_owned()
 }
 
 fn number(asked: &Asked, nth: usize, wanted: u64, rule: &'static str) -> Verdict {

@@ -49,7 +49,7 @@ fn sized(bytes: usize, text: &[u8]) -> Vec<u8> {
 pub fn reply(word: &str, values: &[(&str, Value)]) -> Vec<u8> {
     const LATER_FLAGS: u8 = 0b1111_0100;
     let mut packed = sized(1, word.as_bytes());
-    packed.push(LATER_FLAGS | number(values, "again") as u8);
+    packed.push(LATER_FLAGS | number(values, "again") as u8 | (2 * number(values, "by_hdel") as u8));
     for name in ["position", "waiting", "held", "first_left_us", "recover_left_us", "keep_us"] {
         packed.extend(double(number(values, name)));
     }

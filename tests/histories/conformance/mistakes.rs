@@ -1,5 +1,5 @@
-//! Deliberate mistakes in the Python client, and the rule of the page that each breaks. The judge must find it, and name
-//! that rule.
+//! Deliberate mistakes in the Python client, or in what `by_hdel.py` adds to it, and the rule of the page that each
+//! breaks. The judge must find it, and name that rule.
 
 use std::{fs, path::Path};
 
@@ -13,11 +13,11 @@ pub struct Mistake {
     scene: &'static str,
     /// Words of the rule.
     rule: &'static str,
-    /// What the client has instead of what; each occurs once, in one of its two files.
+    /// What the client has instead of what; each occurs once, in one of its files.
     changes: &'static [(&'static str, &'static str)],
 }
 
-pub const MISTAKES: [Mistake; 31] = [
+pub const MISTAKES: [Mistake; 42] = [
     Mistake {
         what: "a semaphore's renewal says that it is alone",
         scene: "several holders",
@@ -237,23 +237,99 @@ pub const MISTAKES: [Mistake; 31] = [
         rule: "`seat`, or `own_seat` where `own_id` is the ID, replaces the seat.",
         changes: &[("self.seat if self.joins else b\"\",", "b\"\",")],
     },
+    Mistake {
+        what: "any lease is released by an HDEL",
+        scene: "a lost lease",
+        rule: "If the reply that granted the lock has the flag 2",
+        changes: &[("ord(flags) & 2", "True")],
+    },
+    Mistake {
+        what: "an HDEL names the entry of a waiter",
+        scene: "a release by HDEL",
+        rule: "but for [an `HDEL` of its own lease]",
+        changes: &[("\"@\" + self", "self")],
+    },
+    Mistake {
+        what: "a lease that was renewed is released by an HDEL",
+        scene: "a release by HDEL",
+        rule: "Once the client has sent a renewal",
+        changes: &[("self._by_hdel = False", "pass")],
+    },
+    Mistake {
+        what: "an HDEL that did nothing is the end of a release",
+        scene: "a release by HDEL",
+        rule: "`release` follows, with the SEAT that it would have had without the `HDEL`.",
+        changes: &[("if not removed:", "if False:")],
+    },
+    Mistake {
+        what: "after an HDEL that did nothing no lease is known to be over",
+        scene: "a release by HDEL",
+        rule: "`0`: nothing was done",
+        changes: &[(
+            "return super()._give_back(seat)\n        self._lock",
+            "super()._give_back(seat)\n        self._lock",
+        )],
+    },
+    Mistake {
+        what: "the release behind an HDEL that did nothing has no seat",
+        scene: "a release by HDEL",
+        rule: "`release` follows, with the SEAT that it would have had without the `HDEL`.",
+        changes: &[(
+            "return super()._give_back(seat)\n        self._lock",
+            "return super()._give_back(b\"\")\n        self._lock",
+        )],
+    },
+    Mistake {
+        what: "an HDEL that did nothing empties the memory",
+        scene: "a release by HDEL",
+        rule: "`memory` of the last reply about that lock",
+        changes: &[("if not removed:", "if not removed:\n            self._lock._memory.text = b\"\"")],
+    },
+    Mistake {
+        what: "an HDEL that was refused is the end of a release",
+        scene: "a release by HDEL",
+        rule: "An error: nothing was executed. `release` follows",
+        changes: &[("removed = 0", "removed = 1")],
+    },
+    Mistake {
+        what: "an HDEL without an answer is the end of a release",
+        scene: "a release by HDEL",
+        rule: "No answer: the `HDEL` may have been executed",
+        changes: &[("word = super()._give_back(b\"\")", "word = \"released\"")],
+    },
+    Mistake {
+        what: "the release behind an HDEL without an answer has its seat",
+        scene: "a release by HDEL",
+        rule: "SEAT is empty when the request is repeated",
+        changes: &[("super()._give_back(b\"\")", "super()._give_back(seat)")],
+    },
+    Mistake {
+        what: "the memory of a grant is kept for ever after an HDEL",
+        scene: "a release by HDEL",
+        rule: "its `keep_us` counts from the `HDEL`",
+        changes: &[("_memory.heard = sent", "_memory.keep = 1 << 53")],
+    },
 ];
 
 impl Mistake {
     /// What the judge says instead of the rule that is broken, if it does not find it.
     pub fn missed(&self, python: &Path) -> Option<String> {
         let copy = tempfile::tempdir_in(tmp()).unwrap();
-        let files = ["fairlock.py", "fairlock_wire.py", "driver.py"];
-        let from = root().join("examples/python-client");
-        let mut texts = files.map(|file| fs::read_to_string(from.join(file)).unwrap());
+        let of = |file: &str| root().join("examples/python-client").join(file);
+        let by_hdel = root().join("tests/histories/conformance/by_hdel.py");
+        let files = [of("fairlock.py"), of("fairlock_wire.py"), of("driver.py"), by_hdel];
+        let rights = files.each_ref().map(|file| fs::read_to_string(file).unwrap());
+        let mut texts = rights.clone();
         for (right, wrong) in self.changes {
             let count: usize = texts.iter().map(|text| text.matches(right).count()).sum();
             assert_eq!(count, 1, "{}: {right:?} is not in the client once", self.what);
             texts = texts.map(|text| text.replace(right, wrong));
         }
-        files.iter().zip(texts).for_each(|(file, text)| fs::write(copy.path().join(file), text).unwrap());
+        let started = if texts[3] == rights[3] { &files[2] } else { &files[3] };
+        let copied = |file: &Path| copy.path().join(file.file_name().unwrap());
+        files.iter().zip(texts).for_each(|(file, text)| fs::write(copied(file), text).unwrap());
         std::os::unix::fs::symlink(root().join("lua/rendered"), copy.path().join("rendered")).unwrap();
-        let command = format!("'{}' '{}'", python.display(), copy.path().join("driver.py").display());
+        let command = format!("'{}' '{}'", python.display(), copied(started).display());
         let verdicts = play(&command, |scene| scene == self.scene);
         let Err(complaint) = &verdicts[0].1 else { return Some(format!("not found: {}", self.what)) };
         if !complaint.rule.contains(self.rule) {

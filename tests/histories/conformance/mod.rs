@@ -5,6 +5,7 @@
 // As in `injected`: nothing of it is public API.
 #![allow(unreachable_pub)]
 
+mod by_hdel;
 mod complaint;
 mod crew;
 mod holding;
@@ -102,9 +103,20 @@ fn clients_that_can(what: &str) -> Vec<String> {
 #[test]
 #[ignore = "it needs python3 and packages from an index: make test-python"]
 fn the_smallest_client_keeps_its_rules() {
+    replay_of("smallest.py");
+}
+
+/// The client of the example, with releases by an HDEL.
+#[test]
+#[ignore = "it needs python3 and packages from an index: make test-python"]
+fn the_client_that_releases_by_hdel_keeps_the_rules() {
+    replay_of("by_hdel.py");
+}
+
+fn replay_of(client: &str) {
     let Some(python) = super::python::python() else { return };
     let [path, client] =
-        ["examples/python-client", "tests/histories/conformance/smallest.py"].map(|of| root().join(of));
+        ["examples/python-client", &format!("tests/histories/conformance/{client}")].map(|of| root().join(of));
     replay(&format!("env PYTHONPATH='{}' '{}' '{}'", path.display(), python.display(), client.display()));
 }
 

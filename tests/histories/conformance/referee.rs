@@ -99,10 +99,15 @@ impl Scripts {
         Scripts { names }
     }
 
-    /// The request in these words of a command, if they are one for a script with a key. Others are none of a lock.
+    /// The request in these words of a command, if they are one for a script with a key, or an HDEL. Others are none of a
+    /// lock.
     fn request(&self, words: &[Vec<u8>]) -> Option<Request> {
         let text = |word: &Vec<u8>| String::from_utf8_lossy(word).into_owned();
         let command = words.first().map(text)?.to_lowercase();
+        if command == "hdel" {
+            let key = words.get(1).map(text).unwrap_or_default();
+            return Some(Request { verb: command, key, args: words.get(2..).unwrap_or_default().to_vec() });
+        }
         let runs = ["eval", "evalsha", "eval_ro", "evalsha_ro", "fcall"].contains(&&*command);
         let count = words.get(2).filter(|count| runs && *count != b"0")?;
         let name = self.names.get(&words[1]).filter(|_| count == b"1");
@@ -112,7 +117,7 @@ impl Scripts {
     }
 }
 
-/// The URL of a port that leads to this server, but for the scripts.
+/// The URL of a port that leads to this server, but for the requests about locks.
 pub fn listen(server: &RedisServer, scripts: &Arc<Scripts>, hear: Sender<Heard>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

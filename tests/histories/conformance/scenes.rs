@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{
+    by_hdel::a_release_by_hdel,
     complaint::Verdict,
     holding::{
         WHOLE, a_broken_lease, a_deadline, a_free_lock, a_longer_lease, a_lost_lease, answers_that_are_none,
@@ -18,7 +19,7 @@ const SHORT: Duration = Duration::from_secs(4);
 pub type Scene = fn(&mut Judge<'_>) -> Verdict;
 
 /// Their names, what a client must be able to do for them, the lease that it asks for, and what they do.
-pub const SCENES: [(&str, &[&str], Duration, Scene); 13] = [
+pub const SCENES: [(&str, &[&str], Duration, Scene); 14] = [
     ("a free lock", &[], WHOLE, a_free_lock),
     ("no free lock", &[], WHOLE, no_free_lock),
     ("answers that are none", &[], WHOLE, answers_that_are_none),
@@ -26,6 +27,7 @@ pub const SCENES: [(&str, &[&str], Duration, Scene); 13] = [
     ("a lease longer than asked for", &[], SHORT, a_longer_lease),
     ("a lost lease", &[], WHOLE, a_lost_lease),
     ("a broken lease", &[], WHOLE, a_broken_lease),
+    ("a release by HDEL", &[], WHOLE, a_release_by_hdel),
     ("a queue", &["waits"], WHOLE, a_queue),
     ("several holders", &["waits", "slots"], WHOLE, several_holders),
     ("losses of data", &["waits"], WHOLE, losses_of_data),

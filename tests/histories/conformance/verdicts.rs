@@ -4,7 +4,10 @@ use std::time::Duration;
 
 use super::{
     complaint::{Complaint, Verdict},
-    ledger::{ENDS, Ledger, MEMORY, SEAT, Terms, UNBOUNDED},
+    ledger::{
+        ENDS, Ledger, MEMORY, OVER, REPEATED, SEAT, Terms, UNBOUNDED,
+        by_hdel::{FLAG, NEWS, NO_SEAT, OWN},
+    },
     referee::Asked,
 };
 
@@ -50,6 +53,14 @@ impl Full {
         self.asks(1, "release", &[id.as_bytes(), &memory, seat])
     }
 
+    fn removes(&mut self, fields: &[&str]) -> Verdict<Asked> {
+        self.asks(1, "hdel", &fields.iter().map(|field| field.as_bytes()).collect::<Vec<_>>())
+    }
+
+    fn removes_its_lease(&mut self) -> Verdict<Asked> {
+        self.removes(&[&format!("@{CLIENT}.1")])
+    }
+
     /// The answer: another seat and another memory.
     fn is_told(&mut self, asked: &Asked) {
         let id = asked.text(0);
@@ -70,6 +81,13 @@ impl Full {
         let mut full = Full::new();
         let asked = full.acquires(1, "1", b"").unwrap();
         full.is_told(&asked);
+        full
+    }
+
+    /// So it does, and an HDEL may give the lease back.
+    fn calm() -> Full {
+        let mut full = Full::holding();
+        full.ledger.has_flag(&format!("{CLIENT}.1"));
         full
     }
 }
@@ -122,4 +140,80 @@ fn full_client_without_claims_ends_a_connection_that_broke() {
         let seat: &[u8] = if answered { &[b's', 1] } else { b"" };
         assert_eq!(rule(full.acquires(2, as_claim, seat)), found, "{answered} {kills} {as_claim}");
     }
+}
+
+#[test]
+fn full_client_releases_a_lease_by_an_hdel_or_by_the_script() {
+    Full::calm().removes_its_lease().unwrap();
+    Full::calm().releases(&[b's', 1]).unwrap();
+    assert_eq!(rule(Full::holding().removes_its_lease()), FLAG);
+}
+
+#[test]
+fn full_client_removes_nothing_but_the_entry_of_its_lease() {
+    let own = format!("@{CLIENT}.1");
+    for fields in [&[&own[1..]][..], &[&own, "x"], &["@0123456789abcdefghijkm.1"], &[]] {
+        assert_eq!(rule(Full::calm().removes(fields)), OWN, "{fields:?}");
+    }
+    let mut full = Full::calm();
+    let asked = Asked::of(1, "hdel", "rep:{lock}:waiters".into(), vec![own.into_bytes()]);
+    assert_eq!(rule(full.ledger.check(&asked).map(|()| asked)), OWN);
+}
+
+#[test]
+fn full_client_that_knows_of_another_request_sends_no_hdel() {
+    let mut full = Full::calm();
+    full.renews(&[b's', 1], &[b'm', 1]).unwrap();
+    assert_eq!(rule(full.removes_its_lease()), NEWS, "its own renewal");
+
+    // It may have written the HDEL before it read the last answers, but not before it read all of them.
+    for (others, found) in [(1, ""), (3, NEWS)] {
+        let mut full = Full::calm();
+        for _ in 0..others {
+            let other = format!("{CLIENT}.7");
+            let asked = full.asks(1, "release", &[other.as_bytes(), &full.memory(), b""]).unwrap();
+            full.memories += 1;
+            full.ledger.remember(&asked, "", full.memory());
+        }
+        assert_eq!(rule(full.removes_its_lease()), found, "{others}");
+    }
+
+    let mut full = Full::calm();
+    full.ledger.lost(&format!("{CLIENT}.1"));
+    assert_eq!(rule(full.removes_its_lease()), NO_SEAT, "the lease is lost");
+}
+
+#[test]
+fn full_client_sends_no_request_between_an_hdel_and_its_answer_but_a_release_without_a_seat() {
+    let hdel = || {
+        let mut full = Full::calm();
+        full.removes_its_lease().unwrap();
+        full
+    };
+    assert_eq!(rule(hdel().releases(b"")), "");
+    assert_eq!(rule(hdel().releases(&[b's', 1])), REPEATED);
+    assert_eq!(rule(hdel().removes_its_lease()), NO_SEAT);
+    assert_eq!(rule(hdel().renews(&[b's', 1], &[b'm', 1])), OVER);
+}
+
+#[test]
+fn full_client_whose_hdel_did_nothing_sends_the_release_that_it_would_have_sent() {
+    for refused in [false, true] {
+        let after = || {
+            let mut full = Full::calm();
+            let asked = full.removes_its_lease().unwrap();
+            if refused {
+                full.ledger.refused(&asked, "NOPERM");
+            } else {
+                full.ledger.removed(&asked, 0);
+            }
+            full
+        };
+        assert_eq!(rule(after().releases(&[b's', 1])), "");
+        assert_eq!(rule(after().removes_its_lease()), NEWS);
+    }
+    let mut full = Full::calm();
+    let asked = full.removes_its_lease().unwrap();
+    full.ledger.removed(&asked, 1);
+    assert_eq!(rule(full.releases(&[b's', 1])), REPEATED);
 }

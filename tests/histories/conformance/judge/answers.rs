@@ -79,7 +79,19 @@ impl Judge<'_> {
         let seat = self.seat(id, Some(asked.connection), ticket, token);
         let mut values = vec![("own_id", Value::Text(id.as_bytes().to_vec())), ("own_seat", Value::Text(seat))];
         values.extend(claim.then_some(("own_claim", Value::Number(1))));
+        let by_hdel = self.by_hdel && word == "granted";
+        values.extend(by_hdel.then_some(("by_hdel", Value::Number(1))));
         self.answer(asked, word, left, values);
+        if by_hdel {
+            self.ledger.has_flag(id);
+        }
+    }
+
+    /// How many fields an HDEL removed.
+    pub fn removed(&mut self, asked: &Asked, fields: u8) {
+        self.ledger.removed(asked, fields);
+        self.exchange.push(format!("client ← {fields}"));
+        asked.frame(format!(":{fields}\r\n").into_bytes());
     }
 
     pub fn refuse(&mut self, asked: &Asked, error: &str) {
@@ -137,6 +149,7 @@ impl Judge<'_> {
             "renew" if holds => self.grants(asked, "renewed", &id, lease, false),
             "renew" => self.plain(asked, "lost"),
             "release" => self.plain(asked, "released"),
+            "hdel" => self.removed(asked, 1),
             _ => self.plain(asked, "left"),
         }
     }
