@@ -17,7 +17,7 @@ const TERMS: Terms =
 type Single = (&'static str, fn(&mut Driver) -> Checked);
 
 /// All single cases, by what they show.
-pub const SINGLES: [Single; 42] = [
+pub const SINGLES: [Single; 44] = [
     ("whoever stands behind the dead is next", behind_the_dead),
     ("an id of another form is refused", ids_of_another_form),
     ("what a client sends in another form is refused", texts::texts_of_another_form),
@@ -39,6 +39,8 @@ pub const SINGLES: [Single; 42] = [
     ("in one slot the later lease stands", several::in_one_slot_the_later_lease_stands),
     ("a lease comes back beside as many as all want", several::a_lease_comes_back_beside_as_many_as_all_want),
     ("of those that hold the later ones are looked at first", several::the_later_ones_are_looked_at_first),
+    ("slots are freed in their order", several::slots_are_freed_in_their_order),
+    ("who takes its turn by asking has the terms that it asks for", several::who_takes_its_turn_by_asking),
     ("a lease that is over keeps none out", several::a_lease_that_is_over_keeps_none_out),
     ("an id has one lease", several::an_id_has_one_lease),
     ("a renewal raises most", several::a_renewal_raises_most),

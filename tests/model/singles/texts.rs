@@ -1,7 +1,7 @@
 //! Single cases of what clients send in another form than the scripts gave or the protocol says.
 
-use super::super::DAY;
 use super::super::driver::encode;
+use super::super::{DAY, MOST};
 use super::{Checked, Driver, TERMS, TIME, acquire, expect, heartbeat, queue, renew, with};
 
 // Scripts unpack what clients send back.
@@ -16,11 +16,13 @@ pub(super) fn texts_of_another_form(driver: &mut Driver) -> Checked {
     let no_terms = |text: &mut Vec<u8>| text.truncate(40);
     let nobody = |text: &mut Vec<u8>| text[40..42].fill(0);
     type Change = fn(&mut Vec<u8>);
-    let changes: [(usize, Change, &str); 7] = [
+    let slot_of_nobody = |text: &mut Vec<u8>| text[25..27].copy_from_slice(&MOST.to_le_bytes());
+    let changes: [(usize, Change, &str); 8] = [
         (memory, shorter, "a memory or seat is not one"),
         (memory, other_layout, "a memory or seat is not one"),
         (seat, shorter, "a memory or seat is not one"),
         (seat, other_layout, "a memory or seat is not one"),
+        (seat, slot_of_nobody, "a memory or seat is not one"),
         (terms, shorter, "the texts in terms are shorter than they say"),
         (terms, no_terms, "data string too short"),
         (terms, nobody, "most must be at least 1"),
