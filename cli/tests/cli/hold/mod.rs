@@ -291,6 +291,22 @@ fn ctrl_c_in_a_script_leaves_it_its_lock() {
     is_free(&redis, "x");
 }
 
+/// Nor is the stand-in stopped with it: nobody else would renew the lease.
+#[test]
+fn ctrl_z_in_a_script_leaves_it_its_lock() {
+    let redis = Redis::start();
+    let mut terminal = Terminal::open(&[("REDIS_URL", &redis.url())]);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    terminal.command("export F READY=ready");
+    let script = "$F hold x --lease 1s --fd 9; echo $READY; while :; do sleep .1; done";
+    terminal.enter_and_expect(&format!("sh -c '{script}' 9>{}", file.path().display()), "ready");
+    terminal.keys_and_expect("\x1a", "PROMPT> ");
+    let other = redis.run("x", &["--timeout", "3"], "true").finish();
+    assert!(other.code == 124 && redis.state("x")["state"] == "held", "{other:?}");
+    terminal.command("kill -KILL %1");
+    is_free(&redis, "x");
+}
+
 #[test]
 fn a_descriptor_that_cannot_be_watched_is_refused() {
     let redis = Redis::start();
