@@ -107,9 +107,12 @@ impl Bare {
         self.request.clear();
         if self.known.calm {
             self.give_back.fill(&[format!("@{}", self.id).as_bytes()], &mut self.request);
-            assert_eq!(self.wire.call(&self.request), Reply::Number(1));
-            self.known.seat.clear();
-            return;
+            if self.wire.call(&self.request) == Reply::Number(1) {
+                self.known.seat.clear();
+                return;
+            }
+            // Somebody waits by now.
+            self.request.clear();
         }
         self.release.fill(&self.known.of_holder(&self.id), &mut self.request);
         self.known.learn(&self.wire.call(&self.request), "released");

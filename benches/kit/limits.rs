@@ -44,24 +44,22 @@ impl Limit {
 }
 
 const SCRIPTS: &str = "a lock with a queue costs the server more than SET and DEL";
+const WAKES: &str =
+    "its own thread is woken for each request and each answer, and the server spends more than on SET and DEL";
 const KEEPER: &str = "two more threads wake up for each answer than at a bare socket";
-const PLACEMENT: &str = "a process on the server's core makes three times as many cycles, and the kernel chose";
 const TWO_CORES: &str = "callers, keeper, server and the client that is compared with share two cores";
 const ZOMBIES: &str = "a script that examines 100 zombies takes 1.1 ms, a few in a row take longer; why was not found";
 
 pub const LIMITS: &[Limit] = &[
-    most("server time of an uncontended acquire and release, pipelined", "×", 0.92),
-    most("server time of a contended cycle, pipelined", "×", 0.97),
-    most("server time of an uncontended acquire and release, after idle gaps", "×", 0.9),
+    most("server time of an uncontended acquire and release, pipelined", "×", 0.42),
+    most("server time of a contended cycle, pipelined", "×", 1.01),
+    most("server time of an uncontended acquire and release, after idle gaps", "×", 0.47),
     most("cycle, blocking caller, split", "×", 1.45).because(KEEPER),
-    most("cycle, blocking caller, same core", "×", 1.64).because(KEEPER),
-    most("cycle, blocking caller, free", "×", 1.59).because(KEEPER),
+    most("cycle, blocking caller, same core", "×", 1.81).because(KEEPER),
     most("cycle, current-thread task, split", "×", 1.6).because(KEEPER),
-    most("cycle, current-thread task, same core", "×", 1.84).because(KEEPER),
-    most("cycle, current-thread task, free", "×", 2.42).because(KEEPER),
+    most("cycle, current-thread task, same core", "×", 2.13).because(KEEPER),
     most("cycle, multi-thread task, split", "×", 1.67).because(KEEPER),
-    most("cycle, multi-thread task, same core", "×", 2.03).because(KEEPER),
-    most("cycle, multi-thread task, free", "×", 1.96).because(KEEPER),
+    most("cycle, multi-thread task, same core", "×", 2.4).because(KEEPER),
     most("cycle vs SET NX PX + DEL, split", "×", 2.56).because(SCRIPTS),
     most("hand-off vs the same scripts, split", "×", 1.49).because(KEEPER),
     most("hand-off vs PUBLISH to push, split", "×", 4.41).because(SCRIPTS),
@@ -88,17 +86,13 @@ pub const LIMITS: &[Limit] = &[
     most("memory of 1000 waiters, vs predicted", "×", 1.24),
     most("memory of 20000 waiters, vs predicted", "×", 1.24),
     // Compared with other locks.
-    least("cycles per second vs redislock, split", "×", 0.65).because(SCRIPTS),
-    least("cycles per second vs redislock, same core", "×", 0.52).because(SCRIPTS),
-    least("cycles per second vs redislock, free", "×", 0.25).because(PLACEMENT),
-    least("cycles per second vs rslock, split", "×", 0.5).because(SCRIPTS),
-    least("cycles per second vs rslock, same core", "×", 0.42).because(SCRIPTS),
-    least("cycles per second vs rslock, free", "×", 0.25).because(PLACEMENT),
+    least("cycles per second vs redislock, split", "×", 0.75).because(WAKES),
+    least("cycles per second vs redislock, same core", "×", 0.68).because(WAKES),
+    least("cycles per second vs rslock, split", "×", 0.7).because(WAKES),
+    least("cycles per second vs rslock, same core", "×", 0.6).because(WAKES),
     least("cycles per second vs redislock, dropped guards, split", "×", 1.3),
-    least("cycles per second vs redislock, dropped guards, same core", "×", 1.3),
-    least("cycles per second vs redislock, dropped guards, free", "×", 0.25).because(PLACEMENT),
-    least("cycles per second vs rslock, dropped guards, split", "×", 1.3),
-    least("cycles per second vs rslock, dropped guards, same core", "×", 1.3),
-    least("cycles per second vs rslock, dropped guards, free", "×", 0.25).because(PLACEMENT),
+    least("cycles per second vs redislock, dropped guards, same core", "×", 1.09),
+    least("cycles per second vs rslock, dropped guards, split", "×", 1.21),
+    least("cycles per second vs rslock, dropped guards, same core", "×", 0.93),
     most("hand-off of four processes, 1 ms hold, vs redis-fifo-lock", "×", 0.45),
 ];

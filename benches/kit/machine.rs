@@ -23,14 +23,18 @@ pub fn description() -> String {
     format!("Commit {commit}, {date}; {} cores of {model}, {kernel}, {busy}; Redis {}.", cores(), server.join(" "))
 }
 
+/// What the threads of a process have computed so far, in microseconds.
+pub fn cpu_us(pid: u32) -> f64 {
+    let ns = |thread: fs::DirEntry| -> Option<f64> {
+        fs::read_to_string(thread.path().join("schedstat")).ok()?.split_whitespace().next()?.parse().ok()
+    };
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("a process that runs");
+    threads.flatten().filter_map(ns).sum::<f64>() / 1000.0
+}
+
 fn output(program: &str, arguments: &[&str]) -> String {
     let output = Command::new(program).args(arguments).current_dir(env!("CARGO_MANIFEST_DIR")).output();
     output.map_or_else(|_| "?".to_owned(), |output| String::from_utf8_lossy(&output.stdout).trim().to_owned())
-}
-
-/// Whether the kernel has to fit us in between other things. It may put one series on one core then and the next on two.
-pub fn is_busy() -> bool {
-    busy_percent().is_some_and(|busy| busy > 15.0)
 }
 
 /// How much of all cores others use while this process sleeps.

@@ -26,18 +26,7 @@ impl Table {
             self.beyond.push(limit.row);
         }
         let worse = format!("WORSE than {:?}", limit.bound);
-        self.with_remark(limit, measured, compared, if holds { limit.remark } else { &worse });
-    }
-
-    /// A row that depends on where the kernel puts processes: not judged if it had no choice.
-    pub fn row_if_quiet(&mut self, quiet: bool, row: &str, measured: f64, compared: &str) {
-        if quiet {
-            return self.row(row, measured, compared);
-        }
-        self.with_remark(limit_of(row), measured, compared, "not judged: a busy machine");
-    }
-
-    fn with_remark(&mut self, limit: &Limit, measured: f64, compared: &str, remark: &str) {
+        let remark = if holds { limit.remark } else { &worse };
         let figure = if measured.abs() < 100.0 { format!("{measured:.2}") } else { format!("{measured:.0}") };
         self.line(&format!("| {} | {figure} {} | {compared} | {remark} |", limit.row, limit.unit));
     }

@@ -21,7 +21,6 @@ use contention::{Contention, judge, turns};
 use fairlock::Lock;
 use kit::{
     client::{acquire, connect, release},
-    machine,
     place::{PLACEMENTS, Placement, now_ns},
     roles::{self, Helper, serve},
     stats::{each, median, ratio},
@@ -70,7 +69,6 @@ fn cycles(rounds: usize, table: &mut Table) {
         let (mut this, mut other) = (ours.start(&service), theirs.start(&service));
         for placement in PLACEMENTS {
             placement.put(service.pid(), &[this.pid(), other.pid()]);
-            let quiet = placement != Placement::Free || !machine::is_busy();
             let ask =
                 |helper: &mut Helper, what| helper.ask(&format!("{what} {CYCLES}")).parse::<f64>().expect("a time");
             let mut times = [const { Vec::new() }; 3];
@@ -86,8 +84,8 @@ fn cycles(rounds: usize, table: &mut Table) {
                 let faster = ratio(other, this);
                 let made = format!("{:.0} vs {:.0}", 1e6 / median(this), 1e6 / median(other));
                 let row = format!("cycles per second vs {name}{how}, {}", placement.name());
-                match name {
-                    "redislock" | "rslock" => table.row_if_quiet(quiet, &row, faster, &made),
+                match (name, placement) {
+                    ("redislock" | "rslock", Placement::Split | Placement::Same) => table.row(&row, faster, &made),
                     _ => table.note(&row, &format!("{faster:.2} ({made})")),
                 }
             }

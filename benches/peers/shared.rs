@@ -9,6 +9,7 @@ use fairlock::{Client, Lock};
 use crate::contention::turns;
 use crate::events;
 use crate::kit::client::{acquire, release};
+use crate::kit::machine::cpu_us;
 use crate::kit::place::now_ns;
 use crate::kit::roles::Helper;
 use crate::kit::stats::median;
@@ -45,7 +46,7 @@ pub fn measure(rounds: usize) {
         for peer in SHARED.iter().filter(|peer| peer.forms.contains(&mix.form)) {
             eprintln!("{}: {}", mix.title, peer.name);
             match shared(peer, mix, rounds) {
-                Ok(found) => lines.push(line(peer, &found)),
+                Ok((found, cpu_us)) => lines.push(line(peer, &found, cpu_us)),
                 Err(why) => eprintln!("SKIPPED: {}, because {why}", peer.name),
             }
         }
@@ -55,22 +56,24 @@ pub fn measure(rounds: usize) {
             mix.title
         );
         println!(
-            "| what | too many at once | out of order | mean wait, ms | longest | longest / mean | grants/s | vs the first |"
+            "| what | too many at once | out of order | mean wait, ms | longest | longest / mean | server's CPU, µs a turn | grants/s | vs the first |"
         );
-        println!("|---|---|---|---|---|---|---|---|");
+        println!("|---|---|---|---|---|---|---|---|---|");
         let first = lines.first().map_or(1.0, |(_, rate)| *rate);
         lines.iter().for_each(|(line, rate)| println!("{line} {rate:.0} | {:.2} |", rate / first));
     }
     println!();
 }
 
-/// What each round showed.
-fn shared(peer: &Peer, mix: &Mix, rounds: usize) -> Result<Vec<Sharing>, String> {
+/// What each round showed, and what the server's threads computed for a turn.
+fn shared(peer: &Peer, mix: &Mix, rounds: usize) -> Result<(Vec<Sharing>, f64), String> {
     let service = peer.service()?;
     let mut helpers: Vec<Helper> = (0..PROCESSES).map(|_| peer.start(&service)).collect();
     let most = if mix.form == Form::Semaphore { mix.most } else { 0 };
     let mut found = Vec::new();
+    let mut computed_us = 0.0;
     for round in 0..=rounds {
+        let before = cpu_us(service.pid());
         for (process, helper) in helpers.iter_mut().enumerate() {
             helper.say(&format!("share {most} {} {} {TURNS}", process * mix.callers, mix.callers));
         }
@@ -87,15 +90,17 @@ fn shared(peer: &Peer, mix: &Mix, rounds: usize) -> Result<Vec<Sharing>, String>
         // The first round warms up.
         if round > 0 {
             found.push(judged);
+            computed_us += cpu_us(service.pid()) - before;
         }
     }
     helpers.into_iter().for_each(Helper::end);
-    Ok(found)
+    let turns = rounds * PROCESSES * mix.callers * TURNS;
+    Ok((found, computed_us / turns as f64))
 }
 
 /// A row of the table, without the last two columns, and the grants per second. Medians of the rounds, but the sum of what broke a
 /// promise and the longest of all waits.
-fn line(peer: &Peer, found: &[Sharing]) -> (String, f64) {
+fn line(peer: &Peer, found: &[Sharing], cpu_us: f64) -> (String, f64) {
     let of = |figure: fn(&Sharing) -> f64| median(&found.iter().map(figure).collect::<Vec<_>>());
     let most = |figure: fn(&Sharing) -> f64| found.iter().map(figure).fold(0.0, f64::max);
     let too_many: usize = found.iter().map(|found| found.too_many).sum();
@@ -104,7 +109,10 @@ fn line(peer: &Peer, found: &[Sharing]) -> (String, f64) {
     let writer = most(|found| found.longest_write_ms);
     let writer = if writer > 0.0 { format!(" (writer {writer:.0})") } else { String::new() };
     let waits = format!("{mean:.0} | {longest:.0}{writer} | {:.1}", longest / mean);
-    (format!("| {} | {too_many} | {order:.1} % | {waits} |", peer.name), of(|found| found.grants_per_second))
+    (
+        format!("| {} | {too_many} | {order:.1} % | {waits} | {cpu_us:.0} |", peer.name),
+        of(|found| found.grants_per_second),
+    )
 }
 
 /// What a process of this project answers to `share MOST FIRST CALLERS TURNS`, by blocking callers.

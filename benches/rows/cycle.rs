@@ -9,7 +9,6 @@ use tokio::runtime::{Builder, Runtime};
 use crate::kit::{
     bare::Bare,
     client::{self, acquire, release},
-    machine,
     place::{PLACEMENTS, Placement},
     stats::{each, median, ratio, us},
     table::Table,
@@ -42,7 +41,6 @@ pub fn measure(rounds: usize, table: &mut Table) {
 
     for placement in PLACEMENTS {
         placement.put(server.pid(), &[std::process::id()]);
-        let quiet = placement != Placement::Free || !machine::is_busy();
         let mut times = Times::default();
         let warm_up = 1;
         for round in 0..rounds + warm_up {
@@ -59,7 +57,7 @@ pub fn measure(rounds: usize, table: &mut Table) {
                 series.into_iter().zip(measured).for_each(|(series, time)| series.push(time));
             }
         }
-        times.report(placement, quiet, table);
+        times.report(placement, table);
     }
 }
 
@@ -78,7 +76,7 @@ fn on(runtime: &Runtime, lock: Lock) -> f64 {
 }
 
 impl Times {
-    fn report(&self, placement: Placement, quiet: bool, table: &mut Table) {
+    fn report(&self, placement: Placement, table: &mut Table) {
         let Times { scripts, set_del, blocking, current_thread, multi_thread } = self;
         let name = placement.name();
         let vs = |times: &[f64], floor: &[f64]| format!("{:.0} µs vs {:.0}", median(times), median(floor));
@@ -89,7 +87,11 @@ impl Times {
         ];
         for (caller, times) in kinds {
             let row = format!("cycle, {caller}, {name}");
-            table.row_if_quiet(quiet, &row, ratio(times, scripts), &vs(times, scripts));
+            let (slower, made) = (ratio(times, scripts), vs(times, scripts));
+            match placement {
+                Placement::Free => table.note(&row, &format!("{slower:.2} ({made})")),
+                _ => table.row(&row, slower, &made),
+            }
         }
         let row = format!("cycle vs SET NX PX + DEL, {name}");
         match placement {
