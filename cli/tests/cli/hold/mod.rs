@@ -249,7 +249,8 @@ fn a_server_that_comes_back_after_a_loss_has_no_next_holder_while_the_script_wor
 #[test]
 fn a_hold_that_is_ended_while_it_waits_leaves_the_queue() {
     let (redis, holder) = Redis::held("the holder");
-    let script = Script::start(&redis, "exec 9>$L; $F hold x --fd 9 & echo $!; wait $!; echo code $?");
+    // The script goes on: its end would end the wait as well.
+    let script = Script::start(&redis, "exec 9>$L; $F hold x --fd 9 & echo $!; wait $!; step code $?");
     let hold = script.process.number();
     redis.await_waiting("x", 1);
     signal(hold, Signal::KILL);
