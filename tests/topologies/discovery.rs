@@ -48,7 +48,7 @@ async fn hand_over(guard: Guard, waiting: Waiting) {
 }
 
 /// A name whose slot is this node's.
-fn name_at(cluster: &Cluster, node: &RedisServer) -> String {
+pub(crate) fn name_at(cluster: &Cluster, node: &RedisServer) -> String {
     let is_there = |name: &String| cluster.owner(cluster.slot(name)).port() == node.port();
     (0..).map(|number| format!("x{number}")).find(is_there).unwrap()
 }

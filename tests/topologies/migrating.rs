@@ -5,6 +5,8 @@ use std::time::Duration;
 use fairlock::{Client, Guard, Lock, Waiting};
 use testkit::{Cluster, Monitor, SOON, calm, soon, state::key};
 
+use crate::discovery::name_at;
+
 fn cluster() -> Cluster {
     Cluster::builder().node_timeout(100 * SOON).start()
 }
@@ -97,14 +99,16 @@ async fn a_lock_whose_keys_are_on_two_nodes_is_served_when_they_are_on_one() {
 async fn a_calm_lock_is_given_back_wherever_its_key_is() {
     let cluster = cluster();
     let slot = cluster.slot("x");
-    let (first, second) = (lock(&cluster).await, lock(&cluster).await);
+    let (old, new) = (cluster.owner(slot), cluster.another_master(cluster.owner(slot)));
+    let client = soon(Client::connect(&cluster.url())).await.unwrap();
+    let (first, second) = (lock(&cluster).await, client.lock_with("x", calm()).unwrap());
+    // Where it has no connection yet, a release is repeated, and goes by script.
+    let elsewhere = client.lock(&name_at(&cluster, new)).unwrap();
     let hold_again = async |lock: &Lock| soon(lock.acquire()).await.unwrap();
-    for _ in 0..2 {
-        soon(hold_again(&first).await.release()).await.unwrap();
-        soon(hold_again(&second).await.release()).await.unwrap();
+    for lock in [&first, &second, &first, &second, &elsewhere] {
+        soon(hold_again(lock).await.release()).await.unwrap();
     }
     let guard = hold_again(&first).await;
-    let (old, new) = (cluster.owner(slot), cluster.another_master(cluster.owner(slot)));
     let mut monitors = [old, new].map(Monitor::start);
     let mut migration = cluster.migrate(slot, new);
     soon(guard.release()).await.unwrap();
