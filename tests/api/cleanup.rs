@@ -242,12 +242,15 @@ async fn a_closed_client_leaves_the_server_and_does_not_come_back() {
     client.close().await;
     lazy.close().await;
     eventually("it has no connections", SOON, || server.connections().is_empty());
+    let latest = || -> u64 { cmd("CLIENT").arg("ID").query(&mut server.raw()).unwrap() };
+    let before = latest();
     for lock in [lock, lazy.lock_with("lock", quiet()).unwrap()] {
         for _ in 0..100 {
             assert!(matches!(lock.acquire().await, Err(AcquireError::Fault(Fault::Closed))));
         }
     }
     assert!(guard.release().await.is_err());
+    assert_eq!(latest(), before + 1, "the next connection after ours is ours");
     eventually("it has no connections", SOON, || server.connections().is_empty());
 }
 
