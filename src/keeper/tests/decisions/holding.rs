@@ -206,6 +206,23 @@ fn the_longest_hold_ends_renewal_and_is_the_reason_that_is_told() {
 }
 
 #[test]
+fn a_renewal_that_is_overdue_when_the_longest_hold_is_over_is_not_repeated() {
+    let mut machine = holding(LockOptions::new().max_hold(seconds(20.0)));
+    reconnect(&mut machine, 9.0, 25.0);
+    let mut renewed = 0;
+    for tick in 0..5 {
+        let now = 25.0 + f64::from(tick) / 100.0;
+        for effect in tick_brings(&mut machine, now) {
+            if let Effect::Send { request, call: Request::Renew(RenewRequest { lease: asked, .. }) } = effect {
+                renewed += 1;
+                answer(&mut machine, now, request, lease(Word::Renewed, asked));
+            }
+        }
+    }
+    assert!(renewed <= 1, "{renewed} renewals of a lease that is not prolonged");
+}
+
+#[test]
 fn a_renewal_by_hand_prolongs_and_is_answered_once_it_has() {
     let mut machine = holding(LockOptions::new().manual_renewal());
     let (request, call) = ask_sends(&mut machine, 5.0, 9, Question::Renew { id: Id(1), extend: None });
