@@ -1,6 +1,7 @@
 //! What was measured, and where: the lines before a table.
 
 use std::fs;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
@@ -25,11 +26,19 @@ pub fn description() -> String {
 
 /// What the threads of a process have computed so far, in microseconds.
 pub fn cpu_us(pid: u32) -> f64 {
-    let ns = |thread: fs::DirEntry| -> Option<f64> {
-        fs::read_to_string(thread.path().join("schedstat")).ok()?.split_whitespace().next()?.parse().ok()
-    };
     let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("a process that runs");
-    threads.flatten().filter_map(ns).sum::<f64>() / 1000.0
+    threads.flatten().filter_map(|thread| of_thread_us(&thread.path())).sum()
+}
+
+/// The same of the main thread.
+pub fn cpu_of_main_us(pid: u32) -> f64 {
+    of_thread_us(format!("/proc/{pid}").as_ref()).expect("a kernel that counts times")
+}
+
+/// None: it has ended.
+fn of_thread_us(folder: &Path) -> Option<f64> {
+    let ns: f64 = fs::read_to_string(folder.join("schedstat")).ok()?.split_whitespace().next()?.parse().ok()?;
+    Some(ns / 1000.0)
 }
 
 fn output(program: &str, arguments: &[&str]) -> String {

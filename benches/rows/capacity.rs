@@ -4,7 +4,6 @@
 //! Real clients ask, so the constants are those of the requests that clients really send. Only what the server counts is
 //! taken: the CPU time of its main thread, its memory, its bytes. Another process on the machine disturbs these little.
 
-use std::fs;
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
@@ -15,6 +14,7 @@ use smol::future::block_on;
 
 use crate::kit::{
     client::{acquire, connect, cycle},
+    machine,
     stats::median,
     table::Table,
     wire::{Wire, encode},
@@ -329,9 +329,7 @@ impl Meter<'_> {
 
 /// The CPU time of the server's main thread so far, which runs all commands.
 fn cpu_us(server: &RedisServer) -> f64 {
-    let times = fs::read_to_string(format!("/proc/{}/schedstat", server.pid())).expect("a kernel that counts times");
-    let ns: f64 = times.split_whitespace().next().and_then(|ns| ns.parse().ok()).expect("a number");
-    ns / 1000.0
+    machine::cpu_of_main_us(server.pid())
 }
 
 /// How many scripts clients have called.
