@@ -182,11 +182,15 @@ class Wire:
         self._backoff = 10_000
 
     def ask(self, verb, key, arguments, within=None):
-        """The reply to a request, whose `arguments` are built when there is a connection."""
+        """The reply to a request, whose `arguments` are built when there is a connection. It is not sent later than
+        `within`: a renewal after the end of its lease would be one of a lost lease."""
         patience = self._patience if within is None else max(1, min(within, self._patience))
+        until = None if within is None else now_us() + within
         try:
             if self._connection is None:
                 self._connect(patience)
+            if until is not None and now_us() >= until:
+                raise Broken("connecting took too long")
             words = [1, key, *arguments()]
             sent = now_us()
             try:

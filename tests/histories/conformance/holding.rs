@@ -25,6 +25,8 @@ const NOSCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 /// Its first renewal is due at once, and there is much time until it ends.
 pub const SOON_RENEWED: Duration = Duration::from_millis(8100);
 pub const WHOLE: Duration = Duration::from_secs(12);
+/// For scenes that await the end of a whole lease, and that of a claim.
+pub const SHORT: Duration = Duration::from_secs(4);
 
 /// Grants the lock to a try, until its driver says so. The id.
 pub fn granted(judge: &mut Judge<'_>, waiter: &str, left: Duration) -> Verdict<String> {
@@ -218,6 +220,24 @@ fn lasts(judge: &mut Judge<'_>, told: Duration, late: Duration, rule: &'static s
     judge.ledger.lost(&id);
     judge.tell("release a");
     judge.says("lost", "a", "a lease that could not be renewed is lost a notice before its deadline").map(drop)
+}
+
+/// The connection breaks, and the client has no other one until the lease is lost. The renewal that it wanted to repeat is
+/// not sent over it then.
+pub fn a_late_connection(judge: &mut Judge<'_>) -> Verdict {
+    let id = granted(judge, "a", SHORT)?;
+    let (gate, renewal) = (judge.gate.clone(), judge.request("renew", RENEWS)?);
+    let closed = gate.lock();
+    judge.cut(&renewal);
+    while judge.believes("a")? {
+        judge.must(renewal.at.elapsed() < SHORT, COUNTED, || "the client still believes in its lease".into())?;
+        sleep(Duration::from_millis(10));
+    }
+    judge.ledger.lost(&id);
+    judge.tell("release a");
+    drop(closed);
+    // A renewal would be a complaint.
+    judge.says("lost", "a", LOST).map(drop)
 }
 
 pub fn a_lost_lease(judge: &mut Judge<'_>) -> Verdict {

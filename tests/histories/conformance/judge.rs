@@ -7,7 +7,7 @@ use std::{
     io::{BufRead as _, BufReader, Write as _},
     process::ChildStdin,
     sync::{
-        Arc,
+        Arc, Mutex,
         mpsc::{Receiver, channel},
     },
     time::{Duration, Instant},
@@ -40,6 +40,8 @@ pub struct Judge<'a> {
     said: VecDeque<Vec<String>>,
     /// Requests that are not answered for now.
     pub silent: bool,
+    /// Of the server: see `listen`.
+    pub gate: Arc<Mutex<()>>,
     exchange: Vec<String>,
 }
 
@@ -52,8 +54,8 @@ impl<'a> Judge<'a> {
         lease: Duration,
         most: u16,
     ) -> Verdict<Judge<'a>> {
-        let (hear, heard) = channel();
-        let url = listen(server, scripts, hear.clone());
+        let ((hear, heard), gate) = (channel(), Arc::default());
+        let url = listen(server, scripts, &gate, hear.clone());
         let (driver, input, output) = Child::program(command);
         let input = Some(input);
         std::thread::spawn(move || {
@@ -67,8 +69,22 @@ impl<'a> Judge<'a> {
         let (asked, said, exchange) = Default::default();
         let (epoch, stamp) = (1_700_000_000_000_000, 1_700_000_000_000_001);
         let (ledger, keep, silent, by_hdel) = (Ledger::new(terms), Duration::from_secs(30), false, false);
-        let mut judge =
-            Judge { ledger, epoch, keep, by_hdel, stamp, server, driver, input, heard, asked, said, silent, exchange };
+        let mut judge = Judge {
+            ledger,
+            epoch,
+            keep,
+            by_hdel,
+            stamp,
+            server,
+            driver,
+            input,
+            heard,
+            asked,
+            said,
+            silent,
+            gate,
+            exchange,
+        };
         judge.tell(&format!("open {url} rep lock {lease} {liveness} {buffer} {notice} {most}"));
         let ready = judge.next_line("ready")?;
         judge.ledger.terms.can = ready.into_iter().skip(1).collect();

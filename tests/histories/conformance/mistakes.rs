@@ -17,7 +17,7 @@ pub struct Mistake {
     changes: &'static [(&'static str, &'static str)],
 }
 
-pub const MISTAKES: [Mistake; 42] = [
+pub const MISTAKES: [Mistake; 43] = [
     Mistake {
         what: "a semaphore's renewal says that it is alone",
         scene: "several holders",
@@ -200,6 +200,12 @@ pub const MISTAKES: [Mistake; 42] = [
         scene: "a lease longer than asked for",
         rule: "the shorter of own_left_us and the lease_us that was asked for",
         changes: &[("left = min(reply.number(\"own_left_us\"), lease)", "left = reply.number(\"own_left_us\")")],
+    },
+    Mistake {
+        what: "a renewal is sent however long connecting took",
+        scene: "a late connection",
+        rule: "sends no more renewals",
+        changes: &[("raise Broken(\"connecting took too long\")", "pass")],
     },
     Mistake {
         what: "a release that stopped at a hundred dead waiters is not sent again",

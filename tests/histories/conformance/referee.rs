@@ -8,7 +8,7 @@ use std::{
     ops::Deref,
     os::unix::net::UnixStream,
     sync::{
-        Arc,
+        Arc, Mutex,
         mpsc::{Sender, channel},
     },
     time::Instant,
@@ -117,13 +117,15 @@ impl Scripts {
     }
 }
 
-/// The URL of a port that leads to this server, but for the requests about locks.
-pub fn listen(server: &RedisServer, scripts: &Arc<Scripts>, hear: Sender<Heard>) -> String {
+/// The URL of a port that leads to this server, but for the requests about locks. While somebody has the gate locked, no
+/// new connection is served.
+pub fn listen(server: &RedisServer, scripts: &Arc<Scripts>, gate: &Arc<Mutex<()>>, hear: Sender<Heard>) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
-    let (socket, scripts) = (server.socket(), scripts.clone());
+    let (socket, scripts, gate) = (server.socket(), scripts.clone(), gate.clone());
     std::thread::spawn(move || {
         for client in listener.incoming().map_while(Result::ok) {
+            drop(gate.lock());
             let Ok(server) = UnixStream::connect(&socket) else { continue };
             let (scripts, hear) = (scripts.clone(), hear.clone());
             std::thread::spawn(move || {

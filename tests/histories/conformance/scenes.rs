@@ -6,25 +6,23 @@ use super::{
     by_hdel::a_release_by_hdel,
     complaint::Verdict,
     holding::{
-        WHOLE, a_broken_lease, a_deadline, a_free_lock, a_longer_lease, a_lost_lease, answers_that_are_none,
-        no_free_lock, several_holders,
+        SHORT, WHOLE, a_broken_lease, a_deadline, a_free_lock, a_late_connection, a_longer_lease, a_lost_lease,
+        answers_that_are_none, no_free_lock, several_holders,
     },
     judge::Judge,
     waiting::{a_queue, an_old_message, giving_up, losses_of_data, messages},
 };
 
-/// For scenes that await the end of a whole lease, and that of a claim.
-const SHORT: Duration = Duration::from_secs(4);
-
 pub type Scene = fn(&mut Judge<'_>) -> Verdict;
 
 /// Their names, what a client must be able to do for them, the lease that it asks for, and what they do.
-pub const SCENES: [(&str, &[&str], Duration, Scene); 14] = [
+pub const SCENES: [(&str, &[&str], Duration, Scene); 15] = [
     ("a free lock", &[], WHOLE, a_free_lock),
     ("no free lock", &[], WHOLE, no_free_lock),
     ("answers that are none", &[], WHOLE, answers_that_are_none),
     ("a deadline", &[], WHOLE, a_deadline),
     ("a lease longer than asked for", &[], SHORT, a_longer_lease),
+    ("a late connection", &[], SHORT, a_late_connection),
     ("a lost lease", &[], WHOLE, a_lost_lease),
     ("a broken lease", &[], WHOLE, a_broken_lease),
     ("a release by HDEL", &[], WHOLE, a_release_by_hdel),
