@@ -21,7 +21,7 @@ local own_pace, left_us = heartbeat_us, lease_us
 -- include plan
 -- include lost
 
-local word, told = 'disbelieved', {}
+local word, told = 'disbelieved', nil
 -- include restore: known_…, seat_…, own_pace, left_us → believed
 named = {id}
 -- include leases: named

@@ -23,7 +23,7 @@ named = {unpack(ARGV, 4)}
 local first, rank, missing
 for i = 1, #named do
   local id = named[i]
-  if string.match(id, CLIENT_OF) ~= client then return redis.error_reply(BAD_ID) end
+  -- include own_id: id, client
   local mine = leases[id]
   if not mine or mine.ends <= now then
     local its_rank = waiting > 0 and call('ZRANK', waiters, id)
@@ -37,7 +37,7 @@ end
 -- include promote
 -- include commit
 
-local word, told = missing and 'unknown' or 'alive', {}
+local word, told = missing and 'unknown' or 'alive', nil
 -- Who left the queue stood before it.
 if first and not missing and not leaving[first] then position = rank - #leaving + 1 end
 -- include answer: the script ends

@@ -16,10 +16,10 @@ local own_pace, left_us = known_pace, 0
 named = {unpack(ARGV, 2)}
 -- include leases: named
 
-local word, told = 'left', {}
+local word, told = 'left', nil
 for i = 1, #named do
   id = named[i]
-  if string.match(id, CLIENT_OF) ~= client then return redis.error_reply(BAD_ID) end
+  -- include own_id: id, client
   -- include give_up: id
 end
 -- include promote

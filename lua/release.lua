@@ -18,7 +18,7 @@ local own_pace, left_us = known_pace, 0
 -- include plan
 -- include lost
 
-local word, told = 'unknown', {}
+local word, told = 'unknown', nil
 -- include restore: known_…, seat_…, own_pace, left_us → believed
 named = {id}
 -- include leases: named

@@ -21,7 +21,7 @@ local own_pace = known_pace
 named = {id}
 -- include leases: named
 
-local word, told, mine = 'lost', {}, leases[id]
+local word, told, mine = 'lost', nil, leases[id]
 -- Also a lease that is over, if no script has ended it: the server has forgotten a renewal, or its clock has jumped.
 if mine and mine.token == seat_token and not mine.how and (mine.ends > now or left_us > 0 and mine.broken == 0) then
   word = mine.broken == 1 and 'broken' or 'renewed'

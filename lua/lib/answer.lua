@@ -4,7 +4,7 @@
 -- PACKS: word flags position waiting held first_left_us recover_left_us keep_us memory own told
 -- NEEDS: now client word told again own_pace position own owns leases held first_end
 -- SETS: for_people own owns
-local for_people = #told > 0 and cmsgpack.pack(told) or ''
+local for_people = told and cmsgpack.pack(told) or ''
 if client ~= '' then
   for i = 1, #leases do
     local lease = leases[i]

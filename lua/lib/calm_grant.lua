@@ -11,7 +11,7 @@ if calm == 1 and seat == '' and (as_claim == 0 or lease_us <= liveness_us) then
     and (taken_field == '' or not call('HGET', lock, taken_field)) then
     local field, beyond, numbers = MARK .. id, at > #found and '' or string.sub(found, at), nil
     stamp = joining and raw + 1 or raw
-    grants, longest, longest_next = grants + 1, max(longest_next, lease_us), lease_us
+    grants, longest, longest_next = grants + 1, longest_next > lease_us and longest_next or lease_us, lease_us
     -- include short: field → numbers
     local written = redis.pcall('HSET', lock, '', numbers, field, terms)
     if type(written) == 'table' then return written end

@@ -10,7 +10,7 @@ do
   -- The clock goes by heartbeats until also the last claim is confirmed: its waiter was one until now.
   if waiting == 0 and live_until > 0 and not string.find(tags, CLAIM, 1, true) then live_until = 0 end
   -- If TIME was set back, stamps ahead of it must be remembered until it has caught up.
-  local rest_us = max(max(recover_until, last_end, live_until) - now, stamp - raw, 0)
+  local rest_us = max(recover_until - now, last_end - now, live_until - now, stamp - raw, 0)
   -- An idle lock that was granted only once is forgotten after an hour, because a million names may be used like that;
   -- any other after a day, because tokens must rise over a clock that jumps forwards and back.
   local needed_until = raw + ((stands or grants > 1) and DAY_US or HOUR_US) + rest_us
@@ -26,7 +26,7 @@ do
   if not found then recorded = redis.pcall('EXISTS', past) == 1 and 1 or 0 end
 
   -- An entry is removed with its lease or place, unless its id has the other now; a session with its last waiter.
-  local gone, rows = {}, {}
+  local gone, rows = {}, recorded == 1 and {}
   for i = 1, #ended do
     local lease = ended[i]
     local now_held = leases[lease.id]
@@ -63,6 +63,7 @@ do
 
   -- A user may lack the right to a command. The commands after the first write are made sure of before it, because a
   -- place or lease that is written by half looks like a loss of data to everybody else.
+  local may = redis.acl_check_cmd -- Redis 6 cannot be asked
   local denied = may and (adds and not may('ZADD', waiters, 0, '') and 'zadd'
     or #leaving > 0 and not may('ZREM', waiters, '') and 'zrem'
     or #gone > 0 and not may('HDEL', lock, '') and 'hdel'
@@ -84,7 +85,7 @@ do
   if #leaving > 0 then call('ZREM', waiters, unpack(leaving)) end
 
   -- A history that cannot be written must not undo the other writes. One that was deleted is not begun again.
-  for i = 1, #rows do redis.pcall('XADD', past, 'NOMKSTREAM', 'MAXLEN', '~', PAST, '*', '', rows[i]) end
+  for i = 1, rows and #rows or 0 do redis.pcall('XADD', past, 'NOMKSTREAM', 'MAXLEN', '~', PAST, '*', '', rows[i]) end
   if new_ttl and recorded == 1 then redis.pcall('PEXPIRE', past, PAST_MS) end
 
   -- A client without the right to a channel must not undo the writes: heartbeats make up for the lost message.
@@ -95,8 +96,8 @@ do
       stamp, token, longest, max(pace, recover_pace), SEAT_SIZE, VERSION, epoch, lease.ticket, lease.token, lease.slot,
       lease.most, #lease.id, lease.id, #secret, secret, #lock, lock)
     -- The client hears one channel for all its locks; in a cluster one for each slot, with the hash tag of a lock.
-    local to = string.match(lock, '^[^{]*') .. (tag ~= '' and '{' .. tag .. '}:' or '') .. 'client:'
-      .. string.match(lease.id, CLIENT_OF)
+    local to = string.sub(lock, 1, string.find(lock, '{', 1, true) - 1) .. (tag ~= '' and '{' .. tag .. '}:' or '') .. 'client:'
+      .. string.sub(lease.id, 1, string.find(lease.id, '.', 1, true) - 1)
     -- Up to Redis 6 no channel belongs to a slot: all nodes get it.
     local sent = tag ~= '' and redis.pcall('SPUBLISH', to, message)
     if type(sent) ~= 'number' then redis.pcall('PUBLISH', to, message) end

@@ -1,15 +1,16 @@
 -- keys: the keys of one lock, and the forms of what is packed.
--- SETS: call max min lock VERSION CLIENT_OF BAD_ID DOT SLOT LEASE FREE CLAIM HUGE SESSION MEMORY MEMORY_SIZE SEAT SEAT_SIZE
--- SETS: BAD_TEXT TERMS TEXTS TEXTS_AT BAD_TERMS BAD_MOST BAD_TIMES OWN HISTORY PAST PAST_MS HOUR_US DAY_US LONGEST_US
--- SETS: SLACK_US CALM MARK may joining lenient position own owns
-local call, max, min = redis.call, math.max, math.min -- a local is found faster
+-- SETS: call max min string struct lock VERSION BAD_ID DOT SLOT LEASE FREE CLAIM HUGE SESSION MEMORY MEMORY_SIZE SEAT
+-- SETS: SEAT_SIZE BAD_TEXT TERMS TEXTS TEXTS_AT BAD_TERMS BAD_MOST BAD_TIMES OWN HISTORY PAST PAST_MS HOUR_US DAY_US
+-- SETS: LONGEST_US SLACK_US CALM MARK joining lenient position own owns
+-- A local is found faster.
+local call, max, min, string, struct = redis.call, math.max, math.min, string, struct
 -- Only the first key is declared: a slot that is migrating refuses a request that names a key which is not there, and
 -- the queue is there only while somebody waits. The names of the others end with another word than `lock`.
 local lock = KEYS[1]
 local VERSION = 3 -- of the layout
--- The client of an id. Fields with other names must not be taken for ids: `` has the state, `CLIENT.` a session, `#` and
--- two bytes the lease of a slot.
-local CLIENT_OF, BAD_ID = '^([^.]+)%.%d+$', 'ERR an id must be CLIENT.NUMBER'
+-- Fields with other names must not be taken for ids: `` has the state, `CLIENT.` a session, `#` and two bytes the lease
+-- of a slot.
+local BAD_ID = 'ERR an id must be CLIENT.NUMBER'
 local DOT = 46 -- the byte
 -- The field of a slot, and its lease: most claim broken end token ticket id. That of slot 0 is in the state, so that a
 -- lock has one field.
@@ -37,7 +38,6 @@ local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000'
 local HOUR_US, DAY_US = 3600000000, 86400000000
 local LONGEST_US = 30 * DAY_US -- no lease is longer, and no other time
 local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
-local may = redis.acl_check_cmd -- whether the user has a right; Redis 6 cannot be asked
 -- Only an acquire sets these: whether it may add a waiter, and whether the script goes on when memory is short.
 local joining, lenient = false, true
 -- What the reply tells of the client that asks: the position of a waiter; its leases and places, and how many.

@@ -2,9 +2,10 @@
 -- the client that asks, found by their tags; and all if one may be over, if none of the others has the least `most`, or
 -- in a recovery. After a loss of data they are dropped: holders that believe in theirs bring them back.
 -- NEEDS: named every dropped tags now recover_until held limit limited first_end
--- SETS: leases limit limited first_end last_end
+-- SETS: names leases limit limited first_end last_end
 local leases = {} -- a list, also of those that have ended; and by id
-for i = held > 0 and named[1] and 0 or 1, held > 0 and #named or 0 do
+local names = held > 0 and named and #named or 0
+for i = names > 0 and string.find(tags, CLAIM, 1, true) and 0 or 1, names do
   local of_id, is_claim = named[i] or named[1], i == 0
   -- include tag: of_id, is_claim → tag
   local tag_at = string.find(tags, tag, 1, true)

@@ -11,7 +11,7 @@ local queued, joins, moves
 local sessions = {} -- by client, as planned: {until when it counts as alive, how many waiters it has, its heartbeat}
 local leaving = {} -- the ids that leave the queue, a list and a set
 local fields, messages = {}, {} -- entries to write, and messages to publish
-local named, every = {}, false -- the ids whose leases are read, and whether all are
+local named, every -- the ids whose leases are read, and whether all are
 local ended = {} -- the leases that ended in this script
 local dropped = false -- whether the leases that are found are from before a loss of data
 local BATCH = 100 -- the most waiters that one script examines, so that its work is bounded

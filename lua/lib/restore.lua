@@ -11,12 +11,12 @@ local believed = highest <= stamp or highest <= raw + DAY_US
 if believed then
   -- Every number in a memory or seat was stored before. So a higher one under the same epoch proves a loss.
   local knows = known_epoch > 0 -- a stranger knows of no loss
-  local rollback = knows and (max(known_epoch, seat_epoch) > epoch
+  local rollback = knows and (known_epoch > epoch or seat_epoch > epoch
     or known_epoch == epoch and (known_stamp > stamp or known_token > token)
     or seat_epoch == epoch and (seat_ticket > stamp or seat_token > token))
   local older = knows and (known_epoch < epoch or seat_epoch > 0 and seat_epoch < epoch)
   local opens = rollback or older and recover_until == 0
-  stamp = max(stamp, highest)
+  if highest > stamp then stamp = highest end
   if opens then
     -- include open: the recovery
   end

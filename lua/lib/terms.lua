@@ -8,4 +8,4 @@ local liveness_us, buffer_us, heartbeat_us, lease_us, room, most, as_claim, size
   struct.unpack(TERMS, terms)
 if #terms < texts_at - 1 + size1 + size2 + size3 + size4 then return redis.error_reply(BAD_TERMS) end
 if most == 0 then return redis.error_reply(BAD_MOST) end
-most = min(most, HUGE)
+if most > HUGE then most = HUGE end

@@ -1,8 +1,8 @@
 local after, count, tell_from, tell_most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local call, max, min = redis.call, math.max, math.min -- a local is found faster
+local call, max, min, string, struct = redis.call, math.max, math.min, string, struct
 local lock = KEYS[1]
 local VERSION = 3 -- of the layout
-local CLIENT_OF, BAD_ID = '^([^.]+)%.%d+$', 'ERR an id must be CLIENT.NUMBER'
+local BAD_ID = 'ERR an id must be CLIENT.NUMBER'
 local DOT = 46 -- the byte
 local SLOT, LEASE = '<c1H', '<HBBdddHc0'
 local FREE, CLAIM = '\0\0\0\0', '..'
@@ -19,7 +19,6 @@ local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000'
 local HOUR_US, DAY_US = 3600000000, 86400000000
 local LONGEST_US = 30 * DAY_US -- no lease is longer, and no other time
 local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
-local may = redis.acl_check_cmd -- whether the user has a right; Redis 6 cannot be asked
 local joining, lenient = false, true
 local position, own, owns = 0, '', 0
 local found = call('HGET', lock, '')
@@ -68,13 +67,13 @@ local now = raw + skew
 if live_until <= seen then
   pace = 0
 elseif pace > 0 then
-  if now <= max(last_end, live_until, recover_until) + HOUR_US then now = min(now, seen + 2 * pace) end
+  if now > seen + 2 * pace and now <= max(last_end, live_until, recover_until) + HOUR_US then now = seen + 2 * pace end
   local latest_us = silent_until - silent_from
-  if now > seen and (now - seen > latest_us or now - silent_until > min(latest_us / 1.5, HOUR_US)) then
+  if now > seen and (now - seen > latest_us or now - silent_until > latest_us / 1.5 or now - silent_until > HOUR_US) then
     silent_from, silent_until = seen, now
   end
 end
-now = max(now, seen)
+if now < seen then now = seen end
 skew = now - raw
 if now >= recover_until then recover_pace = 0 end
 local contender, asked, asked_us, asked_most, ends
@@ -83,7 +82,7 @@ local queued, joins, moves
 local sessions = {} -- by client, as planned: {until when it counts as alive, how many waiters it has, its heartbeat}
 local leaving = {} -- the ids that leave the queue, a list and a set
 local fields, messages = {}, {} -- entries to write, and messages to publish
-local named, every = {}, false -- the ids whose leases are read, and whether all are
+local named, every -- the ids whose leases are read, and whether all are
 local ended = {} -- the leases that ended in this script
 local dropped = false -- whether the leases that are found are from before a loss of data
 local BATCH = 100 -- the most waiters that one script examines, so that its work is bounded
@@ -94,7 +93,8 @@ local head, head_ticket, head_until, head_beat -- the first live waiter among th
 local numbers -- the state, packed
 local again = false -- whether a limit was reached, so that the caller asks again
 local leases = {} -- a list, also of those that have ended; and by id
-for i = held > 0 and named[1] and 0 or 1, held > 0 and #named or 0 do
+local names = held > 0 and named and #named or 0
+for i = names > 0 and string.find(tags, CLAIM, 1, true) and 0 or 1, names do
   local of_id, is_claim = named[i] or named[1], i == 0
   local tag = is_claim and string.sub(of_id, 1, 2) .. CLAIM or string.sub(of_id, -4)
   if #tag < 4 then tag = '.' .. tag end
@@ -219,7 +219,7 @@ if waiting > 0 and not lost then
     local tag_at = owner_at + owner_size
     local secret, label = string.sub(entry, secret_at, label_at - 1), string.sub(entry, label_at, owner_at - 1)
     local owner, tag = string.sub(entry, owner_at, tag_at - 1), string.sub(entry, tag_at, tag_at + tag_size - 1)
-    local its_client = string.match(its_id, CLIENT_OF)
+    local its_client = string.sub(its_id, 1, string.find(its_id, '.', 1, true) - 1)
     session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
     sessions[its_client] = session
     alive_until = session[1]
@@ -230,7 +230,7 @@ if waiting > 0 and not lost then
   end
 end
 local told = {'page', page, 'holders', holders, 'grants', grants, 'token', token, 'epoch', epoch}
-local for_people = #told > 0 and cmsgpack.pack(told) or ''
+local for_people = told and cmsgpack.pack(told) or ''
 if client ~= '' then
   for i = 1, #leases do
     local lease = leases[i]

@@ -1,9 +1,9 @@
 local memory = ARGV[1]
 local id, seat = ARGV[2], ''
-local call, max, min = redis.call, math.max, math.min -- a local is found faster
+local call, max, min, string, struct = redis.call, math.max, math.min, string, struct
 local lock = KEYS[1]
 local VERSION = 3 -- of the layout
-local CLIENT_OF, BAD_ID = '^([^.]+)%.%d+$', 'ERR an id must be CLIENT.NUMBER'
+local BAD_ID = 'ERR an id must be CLIENT.NUMBER'
 local DOT = 46 -- the byte
 local SLOT, LEASE = '<c1H', '<HBBdddHc0'
 local FREE, CLAIM = '\0\0\0\0', '..'
@@ -20,22 +20,24 @@ local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000'
 local HOUR_US, DAY_US = 3600000000, 86400000000
 local LONGEST_US = 30 * DAY_US -- no lease is longer, and no other time
 local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
-local may = redis.acl_check_cmd -- whether the user has a right; Redis 6 cannot be asked
 local joining, lenient = false, true
 local position, own, owns = 0, '', 0
 local dot = string.find(id, '.', 1, true) or 1
 local client = string.sub(id, 1, dot - 1)
 if client == '' or not string.find(id, '^%d+$', dot + 1) or #id > 65535 then return redis.error_reply(BAD_ID) end
-if memory ~= '' and (#memory < MEMORY_SIZE or string.byte(memory) ~= VERSION)
-  or seat ~= '' and (#seat < SEAT_SIZE or string.byte(seat) ~= VERSION) then return redis.error_reply(BAD_TEXT) end
-local _, known_epoch, known_stamp, known_token, known_longest, known_pace = 0, 0, 0, 0, 0, 0
-local seat_epoch, seat_ticket, seat_token, seat_slot, seat_most = 0, 0, 0, 0, 0
+if memory ~= '' and #memory < MEMORY_SIZE or seat ~= '' and #seat < SEAT_SIZE then return redis.error_reply(BAD_TEXT) end
+local memory_version, known_epoch, known_stamp, known_token, known_longest, known_pace = VERSION, 0, 0, 0, 0, 0
+local seat_version, seat_epoch, seat_ticket, seat_token, seat_slot, seat_most = VERSION, 0, 0, 0, 0, 0
 if memory ~= '' then
-  _, known_epoch, known_stamp, known_token, known_longest, known_pace = struct.unpack(MEMORY, memory)
+  memory_version, known_epoch, known_stamp, known_token, known_longest, known_pace = struct.unpack(MEMORY, memory)
 end
-if seat ~= '' then _, seat_epoch, seat_ticket, seat_token, seat_slot, seat_most = struct.unpack(SEAT, seat) end
+if seat ~= '' then
+  seat_version, seat_epoch, seat_ticket, seat_token, seat_slot, seat_most = struct.unpack(SEAT, seat)
+end
+if memory_version ~= VERSION or seat_version ~= VERSION then return redis.error_reply(BAD_TEXT) end
 if known_epoch % 1 + known_stamp % 1 + known_token % 1 + known_longest % 1 + known_pace % 1
-  + seat_epoch % 1 + seat_ticket % 1 + seat_token % 1 ~= 0 or max(known_longest, known_pace) > LONGEST_US then
+  + seat_epoch % 1 + seat_ticket % 1 + seat_token % 1 ~= 0
+  or known_longest > LONGEST_US or known_pace > LONGEST_US then
   known_stamp, known_longest, known_pace = math.huge, 0, 0
 end
 if seat_slot >= HUGE then return redis.error_reply(BAD_TEXT) end
@@ -86,13 +88,13 @@ local now = raw + skew
 if live_until <= seen then
   pace = 0
 elseif pace > 0 then
-  if now <= max(last_end, live_until, recover_until) + HOUR_US then now = min(now, seen + 2 * pace) end
+  if now > seen + 2 * pace and now <= max(last_end, live_until, recover_until) + HOUR_US then now = seen + 2 * pace end
   local latest_us = silent_until - silent_from
-  if now > seen and (now - seen > latest_us or now - silent_until > min(latest_us / 1.5, HOUR_US)) then
+  if now > seen and (now - seen > latest_us or now - silent_until > latest_us / 1.5 or now - silent_until > HOUR_US) then
     silent_from, silent_until = seen, now
   end
 end
-now = max(now, seen)
+if now < seen then now = seen end
 skew = now - raw
 if now >= recover_until then recover_pace = 0 end
 local contender, asked, asked_us, asked_most, ends
@@ -101,7 +103,7 @@ local queued, joins, moves
 local sessions = {} -- by client, as planned: {until when it counts as alive, how many waiters it has, its heartbeat}
 local leaving = {} -- the ids that leave the queue, a list and a set
 local fields, messages = {}, {} -- entries to write, and messages to publish
-local named, every = {}, false -- the ids whose leases are read, and whether all are
+local named, every -- the ids whose leases are read, and whether all are
 local ended = {} -- the leases that ended in this script
 local dropped = false -- whether the leases that are found are from before a loss of data
 local BATCH = 100 -- the most waiters that one script examines, so that its work is bounded
@@ -127,12 +129,12 @@ local highest = max(known_epoch, known_stamp, known_token, seat_epoch, seat_tick
 local believed = highest <= stamp or highest <= raw + DAY_US
 if believed then
   local knows = known_epoch > 0 -- a stranger knows of no loss
-  local rollback = knows and (max(known_epoch, seat_epoch) > epoch
+  local rollback = knows and (known_epoch > epoch or seat_epoch > epoch
     or known_epoch == epoch and (known_stamp > stamp or known_token > token)
     or seat_epoch == epoch and (seat_ticket > stamp or seat_token > token))
   local older = knows and (known_epoch < epoch or seat_epoch > 0 and seat_epoch < epoch)
   local opens = rollback or older and recover_until == 0
-  stamp = max(stamp, highest)
+  if highest > stamp then stamp = highest end
   if opens then
     if joining then call('ZCARD', waiters) end
     stamp = max(raw, stamp + 1)
@@ -149,7 +151,8 @@ if believed then
 end
 named = {unpack(ARGV, 2)}
 local leases = {} -- a list, also of those that have ended; and by id
-for i = held > 0 and named[1] and 0 or 1, held > 0 and #named or 0 do
+local names = held > 0 and named and #named or 0
+for i = names > 0 and string.find(tags, CLAIM, 1, true) and 0 or 1, names do
   local of_id, is_claim = named[i] or named[1], i == 0
   local tag = is_claim and string.sub(of_id, 1, 2) .. CLAIM or string.sub(of_id, -4)
   if #tag < 4 then tag = '.' .. tag end
@@ -201,10 +204,11 @@ if held == 0 or limited == 0 or first_end <= now or now < recover_until or every
   limit, limited, first_end, last_end = HUGE, 0, math.huge, 0
 end
 for i = 1, dropped and #leases or 0 do leases[i].ends, leases[i].how = min(leases[i].ends, now), 'lost' end
-local word, told = 'left', {}
+local word, told = 'left', nil
 for i = 1, #named do
   id = named[i]
-  if string.match(id, CLIENT_OF) ~= client then return redis.error_reply(BAD_ID) end
+  if string.find(id, client, 1, true) ~= 1 or string.find(id, '.', 1, true) ~= #client + 1
+    or not string.find(id, '^%d+$', #client + 2) then return redis.error_reply(BAD_ID) end
   local gave_up
   local theirs = leases[id]
   if theirs and not theirs.how then
@@ -248,7 +252,7 @@ while (contender or waiting > 0) and held < limit and now >= recover_until do
     if not its_id or its_ticket >= place then break end
     looked = looked + 1
     if not leaving[its_id] then
-      local its_client = string.match(its_id, CLIENT_OF)
+      local its_client = string.sub(its_id, 1, string.find(its_id, '.', 1, true) - 1)
       session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
       sessions[its_client] = session
       alive_until = session[1]
@@ -311,7 +315,7 @@ end
 do
   local stands = held > 0 or waiting > 0
   if waiting == 0 and live_until > 0 and not string.find(tags, CLAIM, 1, true) then live_until = 0 end
-  local rest_us = max(max(recover_until, last_end, live_until) - now, stamp - raw, 0)
+  local rest_us = max(recover_until - now, last_end - now, live_until - now, stamp - raw, 0)
   local needed_until = raw + ((stands or grants > 1) and DAY_US or HOUR_US) + rest_us
   local new_ttl = lost or ttl_until < needed_until or ttl_until > needed_until + 2 * SLACK_US
   if new_ttl then ttl_until = needed_until + SLACK_US end
@@ -320,7 +324,7 @@ do
     and now >= recover_until and 1 or 0
   local past = (recorded == 1 or not found) and string.sub(lock, 1, -5) .. HISTORY
   if not found then recorded = redis.pcall('EXISTS', past) == 1 and 1 or 0 end
-  local gone, rows = {}, {}
+  local gone, rows = {}, recorded == 1 and {}
   for i = 1, #ended do
     local lease = ended[i]
     local now_held = leases[lease.id]
@@ -341,7 +345,7 @@ do
     its_id = leaving[i]
     local now_held = leases[its_id]
     if not now_held or now_held.ends <= now then gone[#gone + 1] = its_id end
-    local its_client = string.match(its_id, CLIENT_OF)
+    local its_client = string.sub(its_id, 1, string.find(its_id, '.', 1, true) - 1)
     session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
     sessions[its_client] = session
     alive_until = session[1]
@@ -364,6 +368,7 @@ do
       fields[#fields + 1], fields[#fields + 2] = its_client .. '.', struct.pack(SESSION, unpack(planned))
     end
   end
+  local may = redis.acl_check_cmd -- Redis 6 cannot be asked
   local denied = may and (adds and not may('ZADD', waiters, 0, '') and 'zadd'
     or #leaving > 0 and not may('ZREM', waiters, '') and 'zrem'
     or #gone > 0 and not may('HDEL', lock, '') and 'hdel'
@@ -413,7 +418,7 @@ do
     if waiting > 0 then call('PEXPIRE', waiters, ttl) end
   end
   if #leaving > 0 then call('ZREM', waiters, unpack(leaving)) end
-  for i = 1, #rows do redis.pcall('XADD', past, 'NOMKSTREAM', 'MAXLEN', '~', PAST, '*', '', rows[i]) end
+  for i = 1, rows and #rows or 0 do redis.pcall('XADD', past, 'NOMKSTREAM', 'MAXLEN', '~', PAST, '*', '', rows[i]) end
   if new_ttl and recorded == 1 then redis.pcall('PEXPIRE', past, PAST_MS) end
   for i = 1, #messages do
     local lease, kind, entry, its_left_us = unpack(messages[i])
@@ -426,13 +431,13 @@ do
     local message = struct.pack('<Bc0dBBdddddBBdddHHHc0Bc0Hc0', #kind, kind, its_left_us, MEMORY_SIZE, VERSION, epoch,
       stamp, token, longest, max(pace, recover_pace), SEAT_SIZE, VERSION, epoch, lease.ticket, lease.token, lease.slot,
       lease.most, #lease.id, lease.id, #secret, secret, #lock, lock)
-    local to = string.match(lock, '^[^{]*') .. (tag ~= '' and '{' .. tag .. '}:' or '') .. 'client:'
-      .. string.match(lease.id, CLIENT_OF)
+    local to = string.sub(lock, 1, string.find(lock, '{', 1, true) - 1) .. (tag ~= '' and '{' .. tag .. '}:' or '') .. 'client:'
+      .. string.sub(lease.id, 1, string.find(lease.id, '.', 1, true) - 1)
     local sent = tag ~= '' and redis.pcall('SPUBLISH', to, message)
     if type(sent) ~= 'number' then redis.pcall('PUBLISH', to, message) end
   end
 end
-local for_people = #told > 0 and cmsgpack.pack(told) or ''
+local for_people = told and cmsgpack.pack(told) or ''
 if client ~= '' then
   for i = 1, #leases do
     local lease = leases[i]
