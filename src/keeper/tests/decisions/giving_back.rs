@@ -69,11 +69,11 @@ fn a_release_goes_on_where_it_stopped_at_its_batch_limit() {
 #[test]
 fn waiters_that_leave_together_send_one_request_and_the_first_goes_on_for_all() {
     let (mut machine, spec) = start(LockOptions::new());
-    for id in 1..=150 {
+    for id in 1..=30 {
         acquire(&mut machine, 0.0, &spec, id);
     }
     machine.effects(at(0.0), usize::MAX);
-    for id in 1..=150 {
+    for id in 1..=30 {
         machine.handle(at(1.0), Event::Command(Command::Abandon { id: Id(id) }));
     }
     let leaves = sent(&mut machine, 1.0);
@@ -81,7 +81,7 @@ fn waiters_that_leave_together_send_one_request_and_the_first_goes_on_for_all() 
         .iter()
         .map(|(_, call)| if let Request::Leave(LeaveRequest { ids, .. }) = call { ids.len() } else { 0 })
         .collect();
-    assert_eq!(sizes, [100, 50]);
+    assert_eq!(sizes, [20, 10]);
     answer(&mut machine, 1.1, leaves[0].0, Answer { again: true, ..lease(Word::Left, Duration::ZERO) });
     let (_, call) = one_sent(&mut machine, 1.1);
     assert!(matches!(&call, Request::Leave(LeaveRequest { ids, .. }) if ids[..] == [wire_id(1)]), "{call:?}");
