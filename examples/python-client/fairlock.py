@@ -109,8 +109,8 @@ class Lock:
                 threading.Thread(target=waiter.leave, args=(waiter.memory(),)).start()
             raise
 
-    def _ask(self, wire, verb, arguments, within=None):
-        reply = wire.ask(verb, self._key, arguments, within)
+    def _ask(self, wire, verb, arguments, within=None, until=None):
+        reply = wire.ask(verb, self._key, arguments, within, until)
         self._memory.take(reply)
         return reply
 
@@ -298,7 +298,7 @@ class Lease:
         try:
             reply = lock._ask(self._wire, "renew", lambda: [
                 waiter.id, lock._memory.text, self._seat, waiter.holding(), packed(max(self._end - now_us(), 0)),
-            ], within=self._notice_at - now_us())
+            ], within=self._notice_at - now_us(), until=self._notice_at)
         except (Broken, Refused, Failed):
             self._condition.wait(self._wire.pause(self._notice_at - now_us()) / SECOND)
             return

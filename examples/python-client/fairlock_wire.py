@@ -181,22 +181,19 @@ class Wire:
         self._connection = self._listener = None
         self._backoff = 10_000
 
-    def ask(self, verb, key, arguments, within=None):
-        """The reply to a request, whose `arguments` are built when there is a connection. It is not sent later than
-        `within`: a renewal after the end of its lease would be one of a lost lease."""
+    def ask(self, verb, key, arguments, within=None, until=None):
+        """The reply to a request, whose `arguments` are built when there is a connection. From the moment `until` on
+        nothing is sent, however long connecting took: a renewal is of no use once its lease is lost."""
         patience = self._patience if within is None else max(1, min(within, self._patience))
-        until = None if within is None else now_us() + within
         try:
             if self._connection is None:
                 self._connect(patience)
-            if until is not None and now_us() >= until:
-                raise Broken("connecting took too long")
             words = [1, key, *arguments()]
-            sent = now_us()
+            sent = self._now_before(until)
             try:
                 text = self._call(self._connection, patience, "EVALSHA", _DIGESTS[verb], *words)
             except NoScriptError:
-                sent = now_us()
+                sent = self._now_before(until)
                 text = self._call(self._connection, patience, "EVAL", _SCRIPTS[verb], *words)
         except (AuthenticationError, NoPermissionError) as error:
             raise Refused(str(error), right=True) from error
@@ -216,6 +213,13 @@ class Wire:
             return _reply(text, sent)
         except (ValueError, KeyError, TypeError, AttributeError, msgpack.UnpackException) as error:
             raise Refused("an unreadable reply") from error
+
+    @staticmethod
+    def _now_before(until):
+        now = now_us()
+        if until is not None and now >= until:
+            raise Broken("it is too late to send this")
+        return now
 
     def pause(self, longest):
         """How long to wait before the next attempt."""

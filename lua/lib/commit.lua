@@ -96,7 +96,7 @@ do
       stamp, token, longest, max(pace, recover_pace), SEAT_SIZE, VERSION, epoch, lease.ticket, lease.token, lease.slot,
       lease.most, #lease.id, lease.id, #secret, secret, #lock, lock)
     -- The client hears one channel for all its locks; in a cluster one for each slot, with the hash tag of a lock.
-    local to = string.sub(lock, 1, string.find(lock, '{', 1, true) - 1) .. (tag ~= '' and '{' .. tag .. '}:' or '') .. 'client:'
+    local to = string.match(lock, '^[^{]*') .. (tag ~= '' and '{' .. tag .. '}:' or '') .. 'client:'
       .. string.sub(lease.id, 1, string.find(lease.id, '.', 1, true) - 1)
     -- Up to Redis 6 no channel belongs to a slot: all nodes get it.
     local sent = tag ~= '' and redis.pcall('SPUBLISH', to, message)

@@ -556,7 +556,7 @@ do
     local message = struct.pack('<Bc0dBBdddddBBdddHHHc0Bc0Hc0', #kind, kind, its_left_us, MEMORY_SIZE, VERSION, epoch,
       stamp, token, longest, max(pace, recover_pace), SEAT_SIZE, VERSION, epoch, lease.ticket, lease.token, lease.slot,
       lease.most, #lease.id, lease.id, #secret, secret, #lock, lock)
-    local to = string.sub(lock, 1, string.find(lock, '{', 1, true) - 1) .. (tag ~= '' and '{' .. tag .. '}:' or '') .. 'client:'
+    local to = string.match(lock, '^[^{]*') .. (tag ~= '' and '{' .. tag .. '}:' or '') .. 'client:'
       .. string.sub(lease.id, 1, string.find(lease.id, '.', 1, true) - 1)
     local sent = tag ~= '' and redis.pcall('SPUBLISH', to, message)
     if type(sent) ~= 'number' then redis.pcall('PUBLISH', to, message) end

@@ -207,7 +207,7 @@ for i = 1, dropped and #leases or 0 do leases[i].ends, leases[i].how = min(lease
 local word, told = 'left', nil
 for i = 1, #named do
   id = named[i]
-  if string.find(id, client, 1, true) ~= 1 or string.find(id, '.', 1, true) ~= #client + 1
+  if client == '' or string.find(id, client, 1, true) ~= 1 or string.find(id, '.', 1, true) ~= #client + 1
     or not string.find(id, '^%d+$', #client + 2) then return redis.error_reply(BAD_ID) end
   local gave_up
   local theirs = leases[id]
@@ -431,7 +431,7 @@ do
     local message = struct.pack('<Bc0dBBdddddBBdddHHHc0Bc0Hc0', #kind, kind, its_left_us, MEMORY_SIZE, VERSION, epoch,
       stamp, token, longest, max(pace, recover_pace), SEAT_SIZE, VERSION, epoch, lease.ticket, lease.token, lease.slot,
       lease.most, #lease.id, lease.id, #secret, secret, #lock, lock)
-    local to = string.sub(lock, 1, string.find(lock, '{', 1, true) - 1) .. (tag ~= '' and '{' .. tag .. '}:' or '') .. 'client:'
+    local to = string.match(lock, '^[^{]*') .. (tag ~= '' and '{' .. tag .. '}:' or '') .. 'client:'
       .. string.sub(lease.id, 1, string.find(lease.id, '.', 1, true) - 1)
     local sent = tag ~= '' and redis.pcall('SPUBLISH', to, message)
     if type(sent) ~= 'number' then redis.pcall('PUBLISH', to, message) end

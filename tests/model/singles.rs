@@ -146,6 +146,7 @@ fn ids_of_another_form(driver: &mut Driver) -> Checked {
         refused(driver, &request, BAD)?;
     }
     refused(driver, &heartbeat("a", &["a.2", "b.1"]), BAD)?;
+    refused(driver, &heartbeat("", &[".1"]), BAD)?;
     refused(driver, &heartbeat("a.b", &["a.b.1"]), BAD)
 }
 

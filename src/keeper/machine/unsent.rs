@@ -43,7 +43,8 @@ impl Unsent {
 
     /// Those that leave one lock with the next request.
     pub(super) fn next_leaves(&mut self) -> Option<(Arc<str>, Vec<Id>)> {
-        // A leave takes the server longer the more ids it names, and a renewal may be written behind a thousand of them.
+        // A leave takes the server longer the more ids it names, and a renewal may be written behind a thousand
+        // leaves.
         const BATCH: usize = 20;
         let (name, _) = self.leaves.first()?.clone();
         let mut ids = Vec::new();

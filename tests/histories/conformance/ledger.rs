@@ -85,6 +85,8 @@ pub struct Acquire {
     over: bool,
     released: bool,
     lost: bool,
+    /// Of a lease that was lost because it could not be renewed: what was left of it then.
+    overdue: Option<Duration>,
     /// When the lease ends at the latest, and when its client was told.
     end: Option<(Instant, Instant)>,
     /// The memory of the grant, if an HDEL may give the lease back.
@@ -145,6 +147,13 @@ impl Ledger {
     /// Its client has said so, or is told now.
     pub fn lost(&mut self, id: &str) {
         self.acquires.entry(id.to_owned()).or_default().lost = true;
+    }
+
+    /// It could not be renewed, so its client has declared it lost when so much was left. A renewal that was built before
+    /// may come later.
+    pub fn overdue(&mut self, id: &str, left: Duration) {
+        self.lost(id);
+        self.acquires.entry(id.to_owned()).or_default().overdue = Some(left);
     }
 
     /// Its client has shown that it has read the messages until now.
@@ -275,7 +284,10 @@ impl Ledger {
         self.goes_on(&id)?;
         self.acquires.entry(id.clone()).or_default().touched = true;
         let acquire = &self.acquires[&id];
-        must(!acquire.lost, "The client tells its caller and sends no more renewals", || {
+        let left = asked.text(13).parse::<u64>().ok();
+        must(left.is_some(), NUMBER, || format!("`left` is {:?}", asked.text(13)))?;
+        let built_before = acquire.overdue.zip(left).is_some_and(|(most, left)| u128::from(left) > most.as_micros());
+        must(!acquire.lost || built_before, "The client tells its caller and sends no more renewals", || {
             "it renews a lost lease".into()
         })?;
         self.seat_of(asked, &id, &asked.args[2])?;
@@ -283,8 +295,6 @@ impl Ledger {
         self.most(asked, 14)?;
         self.tag(asked)?;
         must(acquire.secret == asked.args[9], "as in its acquire", || "the secret is another".into())?;
-        let left = asked.text(13).parse::<u64>().ok();
-        must(left.is_some(), NUMBER, || format!("`left` is {:?}", asked.text(13)))?;
         let most = acquire.end.map_or(0, |(end, told)| end.saturating_duration_since(told).as_micros());
         let rule = "**A deadline counts from before the request was sent.**";
         let most = if acquire.holds { most } else { u128::from(self.terms.lease) };

@@ -103,7 +103,7 @@ pub const MISTAKES: [Mistake; 43] = [
         changes: &[
             ("elif now_us() < self._notice_at:  # otherwise", "else:  # even if"),
             (
-                "], within=self._notice_at - now_us())\n        except (Broken, Refused, Failed):\n            self._",
+                "], within=self._notice_at - now_us(), until=self._notice_at)\n        except (Broken, Refused, Failed):\n            self._",
                 "])\n        except (Broken, Refused, Failed):\n            self._",
             ),
         ],
@@ -205,7 +205,7 @@ pub const MISTAKES: [Mistake; 43] = [
         what: "a renewal is sent however long connecting took",
         scene: "a late connection",
         rule: "sends no more renewals",
-        changes: &[("raise Broken(\"connecting took too long\")", "pass")],
+        changes: &[("if until is not None and now >= until:", "if False:")],
     },
     Mistake {
         what: "a release that stopped at a hundred dead waiters is not sent again",
