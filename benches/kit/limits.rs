@@ -52,7 +52,7 @@ const ZOMBIES: &str = "a script that examines 100 zombies takes 1.1 ms, a few in
 
 pub const LIMITS: &[Limit] = &[
     most("server time of an uncontended acquire and release, pipelined", "×", 0.42),
-    most("server time of a contended cycle, pipelined", "×", 1.01),
+    most("server time of a contended cycle, pipelined", "×", 0.98),
     most("server time of an uncontended acquire and release, after idle gaps", "×", 0.47),
     most("cycle, blocking caller, split", "×", 1.45).because(KEEPER),
     most("cycle, blocking caller, same core", "×", 1.81).because(KEEPER),
@@ -77,7 +77,7 @@ pub const LIMITS: &[Limit] = &[
     most("10,000 leases: the latest renewal", "s late", 1.0),
     most("renewal with nice callers and 8 busy threads", "ms later", 50.0),
     most("renewal with nice callers and a SCHED_FIFO neighbour", "ms later", 50.0),
-    most("renewal during bursts of 100,000 acquires", "ms later", 199.0).because(TWO_CORES),
+    most("renewal during bursts of 100,000 acquires", "ms later", 150.0).because(TWO_CORES),
     least("1,000 locks and 8 processes, vs the same scripts pipelined", "×", 0.4),
     most("100,000 zombies: the longest script", "ms", 17.6).because(ZOMBIES),
     most("100,000 zombies: wait of the next, vs liveness + buffer + heartbeat", "×", 1.0),
