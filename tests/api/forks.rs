@@ -247,9 +247,9 @@ fn forks_end_well(warm: bool) {
     let mut spots: BTreeSet<String> = lists.lines().iter().filter(|spot| *spot != THAT_IS_ALL).cloned().collect();
     spots.extend(OF_THE_PROGRAM.map(str::to_owned));
     assert!(spots.len() > 5, "{spots:?}");
-    let fails: Vec<&String> =
-        spots.iter().filter(|spot| !spawn("fork at", &[&warm, spot]).wait(8 * SOON).success()).collect();
-    assert!(fails.is_empty(), "a forked process fails or hangs if a thread of its parent is at {fails:?}");
+    // The first one only: a hang at each of them would take a quarter of an hour.
+    let fails = spots.iter().find(|spot| !spawn("fork at", &[&warm, spot]).wait(8 * SOON).success());
+    assert!(fails.is_none(), "a forked process fails or hangs if a thread of its parent is at {fails:?}");
 }
 
 #[test]
