@@ -1,12 +1,14 @@
 //! What a client was told, and the rules that hold for every request, whatever the scene.
 
 pub mod by_hdel;
+mod terms;
 
 use std::{
     collections::{HashMap, HashSet},
     time::{Duration, Instant},
 };
 
+pub use self::terms::Terms;
 use super::{
     complaint::{Verdict, must},
     referee::{Asked, Request},
@@ -32,29 +34,6 @@ const RANDOM: usize = 20;
 pub const NO_WORD: &str = "a_word_of_later";
 
 pub const UNBOUNDED: &str = "9007199254740992";
-
-/// What `open` said, in µs.
-pub struct Terms {
-    pub prefix: &'static str,
-    pub lock: &'static str,
-    pub lease: u64,
-    pub liveness: u64,
-    pub buffer: u64,
-    pub notice: u64,
-    pub most: u16,
-    /// What the driver says that its client can do.
-    pub can: HashSet<String>,
-}
-
-impl Terms {
-    pub fn key(&self) -> String {
-        format!("{}:{{{}}}:lock", self.prefix, self.lock)
-    }
-
-    pub fn can(&self, what: &str) -> bool {
-        self.can.contains(what)
-    }
-}
 
 /// A text that was told over a connection, or by a message, to a client id.
 struct Told {
