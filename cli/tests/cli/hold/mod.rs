@@ -299,7 +299,7 @@ fn ctrl_z_in_a_script_leaves_it_its_lock() {
     let mut terminal = Terminal::open(&[("REDIS_URL", &redis.url())]);
     let file = tempfile::NamedTempFile::new().unwrap();
     terminal.command("export F READY=ready");
-    let script = "$F hold x --lease 1s --fd 9; echo $READY; while :; do sleep .1; done";
+    let script = "$F hold x --lease 1s --fd 9; echo $READY; read LINE";
     terminal.enter_and_expect(&format!("sh -c '{script}' 9>{}", file.path().display()), "ready");
     terminal.keys_and_expect("\x1a", "PROMPT> ");
     let other = redis.run("x", &["--timeout", "3"], "true").finish();
