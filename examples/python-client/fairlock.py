@@ -298,7 +298,7 @@ class Lease:
         try:
             reply = lock._ask(self._wire, "renew", lambda: [
                 waiter.id, lock._memory.text, self._seat, waiter.holding(), packed(max(self._end - now_us(), 0)),
-            ], within=self._notice_at - now_us(), until=self._notice_at)
+            ], until=self._notice_at)
         except (Broken, Refused, Failed):
             self._condition.wait(self._wire.pause(self._notice_at - now_us()) / SECOND)
             return

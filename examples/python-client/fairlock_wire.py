@@ -182,8 +182,11 @@ class Wire:
         self._backoff = 10_000
 
     def ask(self, verb, key, arguments, within=None, until=None):
-        """The reply to a request, whose `arguments` are built when there is a connection. From the moment `until` on
-        nothing is sent, however long connecting took: a renewal is of no use once its lease is lost."""
+        """The reply to a request, whose `arguments` are built when there is a connection. It is awaited for `within`, or
+        until the moment `until`, from which on nothing is sent, however long connecting took: a renewal is of no use once
+        its lease is lost."""
+        if until is not None:
+            within = until - now_us()
         patience = self._patience if within is None else max(1, min(within, self._patience))
         try:
             if self._connection is None:

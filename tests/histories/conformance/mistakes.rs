@@ -103,7 +103,7 @@ pub const MISTAKES: [Mistake; 43] = [
         changes: &[
             ("elif now_us() < self._notice_at:  # otherwise", "else:  # even if"),
             (
-                "], within=self._notice_at - now_us(), until=self._notice_at)\n        except (Broken, Refused, Failed):\n            self._",
+                "], until=self._notice_at)\n        except (Broken, Refused, Failed):\n            self._",
                 "])\n        except (Broken, Refused, Failed):\n            self._",
             ),
         ],

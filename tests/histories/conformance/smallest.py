@@ -23,7 +23,7 @@ class Client:
         """The reply; None after an error, or if there is none."""
         with self.one_request:
             try:
-                reply = self.wire.ask(verb, self.key, arguments, until and until - now_us(), until)
+                reply = self.wire.ask(verb, self.key, arguments, until=until)
             except (Broken, Refused, Failed):
                 return time.sleep(0.05)
             self.memory, self.heard, self.keep = reply.bytes("memory"), reply.sent, reply.number("keep_us")
