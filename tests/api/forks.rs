@@ -247,7 +247,7 @@ fn forks_end_well(warm: bool) {
     let mut spots: BTreeSet<String> = lists.lines().iter().filter(|spot| *spot != THAT_IS_ALL).cloned().collect();
     spots.extend(OF_THE_PROGRAM.map(str::to_owned));
     assert!(spots.len() > 5, "{spots:?}");
-    // The first one only: a hang at each of them would take a quarter of an hour.
+    // The first one only: a hang at each of them takes longer than a mutant may run.
     let fails = spots.iter().find(|spot| !spawn("fork at", &[&warm, spot]).wait(8 * SOON).success());
     assert!(fails.is_none(), "a forked process fails or hangs if a thread of its parent is at {fails:?}");
 }
