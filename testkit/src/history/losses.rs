@@ -31,7 +31,8 @@ impl History {
         newer: &Hold<'_>,
     ) -> impl Iterator<Item = &'a Admitted> {
         let granted_by = |at| older.granted <= at || self.clock.may_have_reached(older.token, at);
-        terms.reasons_to_believe(granted_by, older.to, newer.granted)
+        let later_over = (older.most(older.to) > 1).then_some(newer.to);
+        terms.reasons_to_believe(granted_by, older.to, newer.granted, later_over)
     }
 
     fn explains_belief(&self, terms: &Terms, loss: &Admitted, older: &Hold<'_>, newer: &Hold<'_>) -> bool {

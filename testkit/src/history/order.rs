@@ -57,11 +57,15 @@ impl History {
 }
 
 impl Wait {
-    /// Whether it may have been granted the lock before this one, which holds it too, and have gone before it heard of
-    /// that: a heartbeat later it would have.
+    /// Whether it may have been granted the lock before this one, which holds it too, and not have heard of that: a
+    /// heartbeat later it would have. By then it was gone, or its claim was: it ends while its process stands still, and
+    /// with the server's data. Then the waiter has its place again, and is granted the lock later.
     fn may_have_held(&self, terms: &Terms, beside: &Hold<'_>) -> bool {
-        let both = self.token.is_none() && self.most > 1 && beside.wait.most > 1;
-        both && self.gone().is_some_and(|gone| gone <= terms.heard_by(beside.granted))
+        let before_it_heard = |at: u64| at <= terms.heard_by(beside.granted);
+        let gone = || self.token.is_none() && self.gone().is_some_and(before_it_heard);
+        let stood_still = || self.pauses.iter().any(|&(from, _)| beside.granted <= from && before_it_heard(from));
+        let lost = || terms.losses().any(|loss| beside.granted <= loss.to_ns && before_it_heard(loss.from_ns));
+        self.most > 1 && beside.wait.most > 1 && (gone() || stood_still() || lost())
     }
 
     /// Whether its process was paused then, or until just before, for so long that it may have lost its place: it

@@ -102,18 +102,22 @@ impl Terms {
 
     /// The faults that can let an earlier holder believe in its lease although the server, for which the lease was
     /// over, granted the lock to another: until the earlier holder's deadline, which nothing has prolonged since. If
-    /// the later grant is lost too in the meantime, nothing shows it any more, and the older lease goes on.
+    /// the later grant is lost too in the meantime, nothing shows it any more, and the older lease goes on. So does one
+    /// that lets in others, after a loss, if the later lease is over (`later_over`) when its holder is back.
     pub(super) fn reasons_to_believe(
         &self,
         granted_by: impl Fn(u64) -> bool,
         until: u64,
         other_granted: u64,
+        later_over: Option<u64>,
     ) -> impl Iterator<Item = &Admitted> {
         let harmless = [Trouble::Silent, Trouble::LostPlaces, Trouble::Divided];
         self.admitted.iter().filter(move |trouble| !harmless.contains(&trouble.trouble)).filter(move |trouble| {
             let deadline = trouble.to_ns + self.lease_ns();
+            let is_back = || trouble.trouble == Trouble::LostData && later_over.is_some_and(|over| over <= deadline);
             let goes_on = || self.losses().any(|loss| other_granted <= loss.to_ns && loss.from_ns <= deadline);
-            granted_by(trouble.to_ns) && trouble.from_ns <= other_granted && (until <= deadline || goes_on())
+            let ends = until <= deadline || is_back() || goes_on();
+            granted_by(trouble.to_ns) && trouble.from_ns <= other_granted && ends
         })
     }
 }

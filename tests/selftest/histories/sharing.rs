@@ -206,3 +206,70 @@ fn a_free_slot_is_not_forgotten_while_others_hold() {
     let unknown = longer(DOWNGRADE).replace("32 w w.1 downgraded\n", "").replace("300 w", "50 w");
     granted_by(60, &unknown, "33 r r.1 granted 202 1");
 }
+
+/// b was granted slot 1 after 30, and had not heard of it when it was stopped. The claim is over when it is back.
+const UNHEARD: &str = "
+10 a a.1 called
+10 a a.1 shares 2
+11 a a.1 granted 100
+12 z z.1 called
+12 z z.1 shares 2
+12 z z.1 granted 101 1
+20 b b.1 called
+20 b b.1 shares 2
+21 b b.1 queued 201
+22 c c.1 called
+22 c c.1 shares 2
+23 c c.1 queued 202
+30 z z.1 released
+35 a a.1 released
+36 c c.1 granted 260
+37 c c.1 released
+38 b - paused
+200 b - resumed
+201 b b.1 granted 300 1
+202 b b.1 released
+";
+
+#[test]
+fn order_excuses_a_claim_that_its_waiter_had_not_heard_of() {
+    assert_eq!(history(UNHEARD).order(&terms()), Ok(()));
+    // The data was lost before it heard.
+    let lost = [("38 b - paused", ""), ("200 b - resumed", "")];
+    assert_eq!(changed(UNHEARD, &lost).order(&in_trouble(Trouble::LostData, 38, 40)), Ok(()));
+    let complaint = "b.1 (ticket 201) waited when c.1";
+    rejected(changed(UNHEARD, &lost).order(&terms()), complaint);
+    // A heartbeat after c's grant it had heard.
+    rejected(changed(UNHEARD, &[("38 b - paused", "47 b - paused")]).order(&terms()), complaint);
+    rejected(changed(UNHEARD, &lost).order(&in_trouble(Trouble::LostData, 47, 48)), complaint);
+    // Nobody holds a lock beside a claim.
+    for alone in ["20 b b.1 shares 2", "22 c c.1 shares 2"] {
+        rejected(changed(UNHEARD, &[(alone, "")]).order(&terms()), complaint);
+    }
+}
+
+/// All data is lost at 27, and d, a stranger, has the slot of a for a moment before a is back.
+const BACK: &str = "
+10 a a.1 called
+10 a a.1 shares 2
+12 a a.1 granted 100
+31 d d.1 called
+31 d d.1 shares 2
+32 d d.1 granted 302
+34 d d.1 released
+199 a a.1 held
+200 a a.1 released
+1 x - clock 1 1
+";
+
+#[test]
+fn a_holder_that_comes_back_to_its_slot_after_a_stranger_goes_on() {
+    let lost = in_trouble(Trouble::LostData, 26, 28);
+    assert_eq!(history(BACK).judge(&lost), Ok(()));
+    // Without a loss the slot was not d's. The lease of a lock, and one that a jump of the clock ended, do not go on.
+    rejected(history(BACK).exclusion(&terms()), "two hold at once in one slot: a.1");
+    rejected(history(BACK).exclusion(&in_trouble(Trouble::Jumped, 26, 28)), "two hold at once in one slot: a.1");
+    rejected(changed(BACK, &[("10 a a.1 shares 2", "")]).exclusion(&lost), "two hold at once: a.1");
+    // d still has the slot when the lease of before is over.
+    rejected(changed(BACK, &[("34 d d.1", "134 d d.1")]).exclusion(&lost), "two hold at once in one slot: a.1");
+}
