@@ -4,6 +4,7 @@ pub mod answers;
 
 use std::{
     collections::{HashSet, VecDeque},
+    fmt::Display,
     io::{BufRead as _, BufReader, Write as _},
     process::ChildStdin,
     sync::{
@@ -42,7 +43,10 @@ pub struct Judge<'a> {
     pub silent: bool,
     /// Of the server: see `listen`.
     pub gate: Arc<Mutex<()>>,
+    start: Instant,
     exchange: Vec<String>,
+    /// The last request is never answered.
+    ignored: bool,
 }
 
 impl<'a> Judge<'a> {
@@ -68,7 +72,8 @@ impl<'a> Judge<'a> {
         let terms = Terms { prefix: "rep", lock: "lock", lease, liveness, buffer, notice, most, can: HashSet::new() };
         let (asked, said, exchange) = Default::default();
         let (epoch, stamp) = (1_700_000_000_000_000, 1_700_000_000_000_001);
-        let (ledger, keep, silent, by_hdel) = (Ledger::new(terms), Duration::from_secs(30), false, false);
+        let (ledger, keep, start) = (Ledger::new(terms), Duration::from_secs(30), Instant::now());
+        let (silent, by_hdel, ignored) = Default::default();
         let mut judge = Judge {
             ledger,
             epoch,
@@ -83,7 +88,9 @@ impl<'a> Judge<'a> {
             said,
             silent,
             gate,
+            start,
             exchange,
+            ignored,
         };
         judge.tell(&format!("open {url} rep lock {lease} {liveness} {buffer} {notice} {most}"));
         let ready = judge.next_line("ready")?;
@@ -91,8 +98,13 @@ impl<'a> Judge<'a> {
         Ok(judge)
     }
 
+    /// A line of the exchange, with the seconds since the beginning of the scene.
+    fn note(&mut self, line: impl Display) {
+        self.exchange.push(format!("{:7.3} {line}", self.start.elapsed().as_secs_f64()));
+    }
+
     pub fn tell(&mut self, line: &str) {
-        self.exchange.push(format!("driver ← {line}"));
+        self.note(format_args!("driver ← {line}"));
         // A driver that has ended is noticed when it does not answer.
         let _ = self.input.as_mut().map(|input| writeln!(input, "{line}"));
     }
@@ -151,13 +163,14 @@ impl<'a> Judge<'a> {
 
     /// This request is never answered.
     pub fn ignore(&mut self, asked: Asked) {
-        self.exchange.push("client ← (nothing, on purpose)".into());
+        self.note("client ← (nothing, on purpose)");
+        self.ignored = true;
         drop(asked);
     }
 
     /// The connection of this request ends instead of an answer.
     pub fn cut(&mut self, asked: &Asked) {
-        self.exchange.push("client ← (the connection ends, on purpose)".into());
+        self.note("client ← (the connection ends, on purpose)");
         asked.cut();
     }
 
@@ -188,6 +201,7 @@ impl<'a> Judge<'a> {
                 return Ok(asked);
             }
             if !self.hear(start)? {
+                let rule = if self.ignored { self.ledger.terms.patience() } else { rule };
                 self.must(false, rule, || format!("it sends nothing within {SOON:?}"))?;
             }
         }
@@ -197,7 +211,7 @@ impl<'a> Judge<'a> {
     fn hear(&mut self, start: Instant) -> Verdict<bool> {
         match self.heard.recv_timeout(SOON.saturating_sub(start.elapsed())) {
             Ok(Heard::Said(line)) => {
-                self.exchange.push(format!("driver → {line}"));
+                self.note(format_args!("driver → {line}"));
                 let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
                 if words[0] == "failed" {
                     return Err(self.driver_failed(&format!("it says {line:?}")));
@@ -205,16 +219,17 @@ impl<'a> Judge<'a> {
                 self.said.push_back(words);
             }
             Ok(Heard::Asked(asked)) => {
-                self.exchange.push(shown(&asked));
+                self.ignored = false;
+                self.note(shown(&asked));
                 if self.silent {
-                    self.exchange.push("client ← (nothing for now, on purpose)".into());
+                    self.note("client ← (nothing for now, on purpose)");
                 }
                 let checked = self.ledger.check(&asked);
                 self.with_exchange(checked)?;
                 self.asked.push_back(asked);
             }
             Ok(Heard::Killed(connection)) => {
-                self.exchange.push(format!("client → CLIENT KILL ID {connection}"));
+                self.note(format_args!("client → CLIENT KILL ID {connection}"));
                 self.ledger.killed(connection);
             }
             Ok(Heard::Ended) => return Err(self.driver_failed("it has ended")),

@@ -15,6 +15,9 @@ use super::{
 };
 
 pub const MEMORY: &str = "keeps the text `memory` of the last reply about that lock";
+/// Of a client that may not have read the last reply.
+pub const NEWEST: &str =
+    "A client takes a memory if its `epoch` is that of the memory it has and its `stamp` is not lower";
 /// Of a message.
 pub const BELIEVED: &str = "A client believes a push only if the ID is its own, `lock` is the key of that ID's lock, and \
                             `secret` is that of the acquire.";
@@ -349,7 +352,8 @@ impl Ledger {
         let (memory, client) = (&asked.args[nth], client_of(asked));
         let has = |id: &String| self.acquires.get(id).is_some_and(|its| !its.over && !its.seats.is_empty());
         let kept = (memory.is_empty() && !ids.iter().any(has)) || self.is_latest(&self.memories, memory, &client);
-        must(kept, MEMORY, || match self.memories.iter().any(|told| told.text == *memory) {
+        let rule = if self.terms.can("full") { NEWEST } else { MEMORY };
+        must(kept, rule, || match self.memories.iter().any(|told| told.text == *memory) {
             _ if memory.is_empty() => "there is no memory, although the client has a place or a lease".into(),
             true => "the memory is an older one".into(),
             false => format!("the memory of {} bytes was never told", memory.len()),

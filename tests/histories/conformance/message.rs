@@ -60,7 +60,7 @@ pub fn reply(word: &str, values: &[(&str, Value)]) -> Vec<u8> {
     for (id, seat) in own {
         packed.push(LATER_FLAGS | number(values, "own_claim") as u8);
         packed.extend([sized(2, id), sized(1, text(values, seat).unwrap_or_default())].concat());
-        packed.extend(double(if seat == "own_seat" { number(values, "first_left_us") } else { 0 }));
+        packed.extend(double(if seat == "own_seat" { number(values, "own_left_us") } else { 0 }));
     }
     packed.extend([sized(4, b""), opaque()].concat());
     packed

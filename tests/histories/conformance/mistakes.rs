@@ -17,7 +17,7 @@ pub struct Mistake {
     changes: &'static [(&'static str, &'static str)],
 }
 
-pub const MISTAKES: [Mistake; 43] = [
+pub const MISTAKES: [Mistake; 45] = [
     Mistake {
         what: "a semaphore's renewal says that it is alone",
         scene: "several holders",
@@ -196,6 +196,18 @@ pub const MISTAKES: [Mistake; 43] = [
         changes: &[("packed(max(self._end - now_us(), 0))", "packed(lock._lease)")],
     },
     Mistake {
+        what: "it says that nothing of its lease is left",
+        scene: "answers that are none",
+        rule: "what is left of the lease by the client's clock",
+        changes: &[("packed(max(self._end - now_us(), 0))", "packed(0)")],
+    },
+    Mistake {
+        what: "it waits for an answer for ever",
+        scene: "a free lock",
+        rule: "The client waits for an answer for a third of the liveness or of the lease",
+        changes: &[("can_read(patience / SECOND)", "can_read(3600)")],
+    },
+    Mistake {
         what: "a lease is as long as the server says",
         scene: "a lease longer than asked for",
         rule: "the shorter of own_left_us and the lease_us that was asked for",
@@ -340,6 +352,10 @@ impl Mistake {
         let Err(complaint) = &verdicts[0].1 else { return Some(format!("not found: {}", self.what)) };
         if !complaint.rule.contains(self.rule) {
             return Some(format!("{}: this rule is named instead: {complaint}", self.what));
+        }
+        let timed = |line: &String| line.trim_start().starts_with(|first: char| first.is_ascii_digit());
+        if !complaint.exchange.iter().all(timed) {
+            return Some(format!("{}: its exchange has no times: {complaint}", self.what));
         }
         say(format_args!(
             "{}\n  {}",

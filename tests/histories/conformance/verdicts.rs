@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     complaint::{Complaint, Verdict},
     ledger::{
-        ENDS, Ledger, MEMORY, OVER, REPEATED, SEAT, Terms, UNBOUNDED,
+        ENDS, Ledger, NEWEST, OVER, REPEATED, SEAT, Terms, UNBOUNDED,
         by_hdel::{FLAG, NEWS, NO_SEAT, OWN},
     },
     referee::Asked,
@@ -121,7 +121,7 @@ fn full_client_that_never_takes_another_memory_is_found() {
         let renewal = full.renews(&[b's', seat], &[b'm', 1]).unwrap();
         full.is_told(&renewal);
     }
-    assert_eq!(rule(full.renews(&[b's', 4], &[b'm', 1])), MEMORY);
+    assert_eq!(rule(full.renews(&[b's', 4], &[b'm', 1])), NEWEST);
 }
 
 #[test]

@@ -35,7 +35,7 @@ impl Judge<'_> {
         ]);
         self.ledger.remember(asked, word, memory);
         self.ledger.answered(asked, word, again);
-        self.exchange.push(format!("client ← {word} {}", listed(&values)));
+        self.note(format_args!("client ← {word} {}", listed(&values)));
         let packed = reply(word, &values);
         [format!("${}\r\n", packed.len()).as_bytes(), &packed, b"\r\n"].concat()
     }
@@ -44,7 +44,7 @@ impl Judge<'_> {
     pub fn answer_lacks_all(&mut self, asked: &Asked, word: &str) {
         let packed = [&[u8::try_from(word.len()).unwrap()], word.as_bytes()].concat();
         self.ledger.answered(asked, word, false);
-        self.exchange.push(format!("client ← {word} (and nothing else)"));
+        self.note(format_args!("client ← {word} (and nothing else)"));
         asked.frame([format!("${}\r\n", packed.len()).as_bytes(), &packed, b"\r\n"].concat());
     }
 
@@ -77,7 +77,11 @@ impl Judge<'_> {
         acquire.holds = !claim;
         let token = acquire.token;
         let seat = self.seat(id, Some(asked.connection), ticket, token);
-        let mut values = vec![("own_id", Value::Text(id.as_bytes().to_vec())), ("own_seat", Value::Text(seat))];
+        let mut values = vec![
+            ("own_id", Value::Text(id.as_bytes().to_vec())),
+            ("own_seat", Value::Text(seat)),
+            ("own_left_us", Value::Number(left.as_micros() as u64)),
+        ];
         values.extend(claim.then_some(("own_claim", Value::Number(1))));
         let by_hdel = self.by_hdel && word == "granted";
         values.extend(by_hdel.then_some(("by_hdel", Value::Number(1))));
@@ -90,13 +94,13 @@ impl Judge<'_> {
     /// How many fields an HDEL removed.
     pub fn removed(&mut self, asked: &Asked, fields: u8) {
         self.ledger.removed(asked, fields);
-        self.exchange.push(format!("client ← {fields}"));
+        self.note(format_args!("client ← {fields}"));
         asked.frame(format!(":{fields}\r\n").into_bytes());
     }
 
     pub fn refuse(&mut self, asked: &Asked, error: &str) {
         self.ledger.refused(asked, error);
-        self.exchange.push(format!("client ← -{error}"));
+        self.note(format_args!("client ← -{error}"));
         asked.frame(format!("-{error}\r\n").into_bytes());
     }
 
@@ -129,7 +133,7 @@ impl Judge<'_> {
         } else {
             self.ledger.published(id, token, memory);
         }
-        self.exchange.push(format!("push   ← {kind} {}", listed(&values)));
+        self.note(format_args!("push   ← {kind} {}", listed(&values)));
         cmd("PUBLISH").arg(channel).arg(message(kind, &values)).query(&mut self.server.raw()).unwrap()
     }
 

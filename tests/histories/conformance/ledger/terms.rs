@@ -20,6 +20,15 @@ impl Terms {
         format!("{}:{{{}}}:lock", self.prefix, self.lock)
     }
 
+    /// How long the client waits for an answer.
+    pub fn patience(&self) -> &'static str {
+        if self.can("waits") {
+            "The client waits for an answer for a third of the liveness or of the lease, whichever is shorter"
+        } else {
+            "and closes the connection over which none came"
+        }
+    }
+
     pub fn can(&self, what: &str) -> bool {
         self.can.contains(what)
     }
