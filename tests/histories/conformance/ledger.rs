@@ -2,26 +2,23 @@
 
 pub mod by_hdel;
 mod terms;
+mod told;
 
 use std::{
     collections::{HashMap, HashSet},
     time::{Duration, Instant},
 };
 
-pub use self::terms::Terms;
+use self::told::Told;
+pub use self::{
+    terms::Terms,
+    told::{BELIEVED, FORGETS, NEWEST, SEAT},
+};
 use super::{
     complaint::{Verdict, must},
     referee::{Asked, Request},
 };
 
-pub const MEMORY: &str = "keeps the text `memory` of the last reply about that lock";
-/// Of a client that may not have read the last reply.
-pub const NEWEST: &str =
-    "A client takes a memory if its `epoch` is that of the memory it has and its `stamp` is not lower";
-/// Of a message.
-pub const BELIEVED: &str = "A client believes a push only if the ID is its own, `lock` is the key of that ID's lock, and \
-                            `secret` is that of the acquire.";
-pub const SEAT: &str = "`seat`, or `own_seat` where `own_id` is the ID, replaces the seat.";
 pub const REPEATED: &str = "SEAT is empty when the request is repeated";
 pub const OVER: &str = "After `release` or `leave` no other request of that ID follows";
 pub const ENDS: &str = "a client ends the old connection at the server before it asks anything again";
@@ -37,21 +34,6 @@ const RANDOM: usize = 20;
 pub const NO_WORD: &str = "a_word_of_later";
 
 pub const UNBOUNDED: &str = "9007199254740992";
-
-/// A text that was told over a connection, or by a message, to a client id.
-struct Told {
-    text: Vec<u8>,
-    connection: Option<usize>,
-    client: String,
-    /// How many requests have come over that connection since.
-    since: usize,
-}
-
-impl Told {
-    fn new(text: Vec<u8>, connection: Option<usize>, client: &str) -> Told {
-        Told { text, connection, client: client.to_owned(), since: 0 }
-    }
-}
 
 /// One acquire.
 #[derive(Default)]
@@ -333,49 +315,6 @@ impl Ledger {
 
     fn tag(&self, asked: &Asked) -> Verdict {
         must(asked.args[12].is_empty(), "`tag`: empty outside of a cluster", || format!("it is {:?}", asked.text(12)))
-    }
-
-    /// The seat is the one that was told last, or the client may not have read that.
-    fn seat_of(&self, asked: &Asked, id: &str, seat: &[u8]) -> Verdict {
-        let told = self.acquires.get(id).map(|acquire| &*acquire.seats).unwrap_or_default();
-        must(!self.forged.contains(seat), BELIEVED, || "the seat is that of a forged message".into())?;
-        let released = asked.verb == "release" && seat.is_empty();
-        must(released || self.is_latest(told, seat, ""), SEAT, || match told.iter().any(|told| told.text == seat) {
-            _ if seat.is_empty() => format!("the {} of {id} has no seat", asked.verb),
-            true => format!("the {} of {id} has an older seat", asked.verb),
-            false => format!("the {} of {id} has a seat of {} bytes that it was not told", asked.verb, seat.len()),
-        })
-    }
-
-    /// The same of the memory. A client with nothing at the lock may have forgotten it.
-    fn memory(&self, asked: &Asked, nth: usize, ids: &[String]) -> Verdict {
-        let (memory, client) = (&asked.args[nth], client_of(asked));
-        let has = |id: &String| self.acquires.get(id).is_some_and(|its| !its.over && !its.seats.is_empty());
-        let kept = (memory.is_empty() && !ids.iter().any(has)) || self.is_latest(&self.memories, memory, &client);
-        let rule = if self.terms.can("full") { NEWEST } else { MEMORY };
-        must(kept, rule, || match self.memories.iter().any(|told| told.text == *memory) {
-            _ if memory.is_empty() => "there is no memory, although the client has a place or a lease".into(),
-            true => "the memory is an older one".into(),
-            false => format!("the memory of {} bytes was never told", memory.len()),
-        })
-    }
-
-    /// Whether this text was told no earlier than the latest one that this client has certainly read. A small client has
-    /// read what it was told over a connection before it sends another request over it. A full one may have a request
-    /// under way for each of its acquires, and a heartbeat, which it wrote before it read that. What another client id of
-    /// the process was told since is as good.
-    fn is_latest(&self, told: &[Told], text: &[u8], client: &str) -> bool {
-        let live = self.acquires.values().filter(|acquire| !acquire.over).count();
-        let under_way = if self.terms.can("full") { live + 1 } else { 0 };
-        for told in told.iter().rev() {
-            if told.text == text {
-                return true;
-            }
-            if told.since > under_way && told.client == client {
-                return false;
-            }
-        }
-        text.is_empty()
     }
 }
 

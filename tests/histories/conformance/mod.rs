@@ -12,6 +12,7 @@ mod holding;
 mod judge;
 mod ledger;
 mod message;
+mod messages;
 mod mistakes;
 mod referee;
 mod scenes;
@@ -55,8 +56,12 @@ fn play(command: &str, wanted: impl Fn(&str) -> bool + Sync) -> Vec<(&'static st
 
 /// Each scene that the client can play: it keeps the rules of the page.
 pub fn replay(command: &str) {
+    replay_scenes(command, |_| true);
+}
+
+fn replay_scenes(command: &str, wanted: impl Fn(&str) -> bool + Sync) {
     let mut complaints = Vec::new();
-    for (name, verdict) in play(command, |_| true) {
+    for (name, verdict) in play(command, wanted) {
         match verdict {
             Ok(true) => say(format_args!("{name}: passed")),
             Ok(false) => say(format_args!("{name}: left out, because this client does less")),
@@ -103,21 +108,29 @@ fn clients_that_can(what: &str) -> Vec<String> {
 #[test]
 #[ignore = "it needs python3 and packages from an index: make test-python"]
 fn the_smallest_client_keeps_its_rules() {
-    replay_of("smallest.py");
+    replay_of("smallest.py", |_| true);
 }
 
 /// The client of the example, with releases by an HDEL.
 #[test]
 #[ignore = "it needs python3 and packages from an index: make test-python"]
 fn the_client_that_releases_by_hdel_keeps_the_rules() {
-    replay_of("by_hdel.py");
+    replay_of("by_hdel.py", |_| true);
 }
 
-fn replay_of(client: &str) {
+/// The client of the example, with grants that it hands out without asking.
+#[test]
+#[ignore = "it needs python3 and packages from an index: make test-python"]
+fn the_client_that_hands_out_grants_of_messages_keeps_the_rules() {
+    replay_of("full.py", |scene| ["a queue", "doubtful messages"].contains(&scene));
+}
+
+fn replay_of(client: &str, wanted: impl Fn(&str) -> bool + Sync) {
     let Some(python) = super::python::python() else { return };
     let [path, client] =
         ["examples/python-client", &format!("tests/histories/conformance/{client}")].map(|of| root().join(of));
-    replay(&format!("env PYTHONPATH='{}' '{}' '{}'", path.display(), python.display(), client.display()));
+    let command = format!("env PYTHONPATH='{}' '{}' '{}'", path.display(), python.display(), client.display());
+    replay_scenes(&command, wanted);
 }
 
 /// The deliberate mistakes are found, each by the rule that it breaks.
@@ -127,8 +140,11 @@ fn each_mistake_in_the_python_client_is_found() {
     let Some(python) = super::python::python() else { return };
     let missed: Vec<String> = std::thread::scope(|scope| {
         // A judge that could not run for a second may miss one.
-        let thrice = |mistake: &Mistake| (0..3).map(|_| mistake.missed(&python)).collect::<Option<Vec<_>>>()?.pop();
-        let begun: Vec<_> = MISTAKES.iter().map(|mistake| scope.spawn(move || thrice(mistake))).collect();
+        let thrice = |mistake: &Mistake, of: &str| {
+            (0..3).map(|_| mistake.missed(&python, of)).collect::<Option<Vec<_>>>()?.pop()
+        };
+        let each = MISTAKES.iter().flat_map(|&(of, mistakes)| mistakes.iter().map(move |mistake| (mistake, of)));
+        let begun: Vec<_> = each.map(|(mistake, of)| scope.spawn(move || thrice(mistake, of))).collect();
         begun.into_iter().filter_map(|tried| tried.join().expect("a mistake applies")).collect()
     });
     assert!(missed.is_empty(), "\n\n{}", missed.join("\n"));

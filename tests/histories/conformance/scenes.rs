@@ -10,13 +10,14 @@ use super::{
         answers_that_are_none, no_free_lock, several_holders,
     },
     judge::Judge,
-    waiting::{a_queue, an_old_message, giving_up, losses_of_data, messages},
+    messages::{an_old_message, doubtful_messages, messages},
+    waiting::{a_queue, giving_up, losses_of_data},
 };
 
 pub type Scene = fn(&mut Judge<'_>) -> Verdict;
 
 /// Their names, what a client must be able to do for them, the lease that it asks for, and what they do.
-pub const SCENES: [(&str, &[&str], Duration, Scene); 15] = [
+pub const SCENES: [(&str, &[&str], Duration, Scene); 16] = [
     ("a free lock", &[], WHOLE, a_free_lock),
     ("no free lock", &[], WHOLE, no_free_lock),
     ("answers that are none", &[], WHOLE, answers_that_are_none),
@@ -31,5 +32,6 @@ pub const SCENES: [(&str, &[&str], Duration, Scene); 15] = [
     ("losses of data", &["waits"], WHOLE, losses_of_data),
     ("giving up", &["waits"], WHOLE, giving_up),
     ("messages", &["waits", "pushes"], WHOLE, messages),
+    ("doubtful messages", &["waits", "pushes", "full"], WHOLE, doubtful_messages),
     ("an old message", &["waits", "pushes", "full"], SHORT, an_old_message),
 ];

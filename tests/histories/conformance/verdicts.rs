@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{
     complaint::{Complaint, Verdict},
     ledger::{
-        ENDS, Ledger, NEWEST, OVER, REPEATED, SEAT, Terms, UNBOUNDED,
+        ENDS, FORGETS, Ledger, NEWEST, OVER, REPEATED, SEAT, Terms, UNBOUNDED,
         by_hdel::{FLAG, NEWS, NO_SEAT, OWN},
     },
     referee::Asked,
@@ -46,6 +46,11 @@ impl Full {
         let id = format!("{CLIENT}.1");
         let terms = ["9000000", "0", "0", "12000000", "0", "0", "", "", "", "", "5000000", "1"];
         self.asks(1, "renew", &[&[id.as_bytes(), memory, seat], &terms.map(str::as_bytes)[..]].concat())
+    }
+
+    fn beats(&mut self, memory: &[u8]) -> Verdict<Asked> {
+        let id = format!("{CLIENT}.1");
+        self.asks(1, "heartbeat", &[CLIENT.as_bytes(), memory, b"9000000", b"1000000", b"3000000", id.as_bytes()])
     }
 
     fn releases(&mut self, seat: &[u8]) -> Verdict<Asked> {
@@ -122,6 +127,22 @@ fn full_client_that_never_takes_another_memory_is_found() {
         full.is_told(&renewal);
     }
     assert_eq!(rule(full.renews(&[b's', 4], &[b'm', 1])), NEWEST);
+}
+
+#[test]
+fn full_client_with_a_place_or_a_lease_keeps_its_memory() {
+    let waiting = || {
+        let mut full = Full::new();
+        let asked = full.acquires(1, "1", b"").unwrap();
+        full.is_told(&asked);
+        full.ledger.acquires.get_mut(&format!("{CLIENT}.1")).unwrap().ticket = 1;
+        full
+    };
+    assert_eq!(rule(waiting().beats(&[b'm', 1])), "");
+    assert_eq!(rule(waiting().beats(b"")), FORGETS);
+    assert_eq!(rule(waiting().renews(&[b's', 1], b"")), FORGETS);
+    // It may have written this one before it read the answer.
+    assert_eq!(rule(Full { memories: 0, ..waiting() }.acquires(1, "1", b"")), "");
 }
 
 #[test]

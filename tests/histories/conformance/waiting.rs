@@ -1,26 +1,23 @@
 //! The scenes of a client that waits.
 
-use std::{
-    thread::sleep,
-    time::{Duration, Instant},
-};
+use std::time::Duration;
 
 use super::{
     complaint::Verdict,
-    holding::{RELEASES, WHOLE, loses, released, took},
-    judge::{Judge, OTHERS, answers::ANOTHERS},
-    ledger::{BELIEVED, UNBOUNDED},
+    holding::{RELEASES, WHOLE, released, took},
+    judge::Judge,
+    ledger::UNBOUNDED,
     message::Value,
 };
 
 const CONFIRMED: &str = "`own_id` is the ID, with `own_claim`: confirm the claim (below).";
 
-const CONFIRMS: &str = "`left` 0 makes a whole lease of a claim";
-const ASKS_AGAIN: &str = "Anything else (`unknown`, `lost`, `alive` without a position, another `epoch`, no answer): ask \
+pub const CONFIRMS: &str = "`left` 0 makes a whole lease of a claim";
+pub const ASKS_AGAIN: &str = "Anything else (`unknown`, `lost`, `alive` without a position, another `epoch`, no answer): ask \
                           again, with the seat.";
 
 const AGAIN: &str = "While a reply to `release` or `leave` has `again`, the client sends it again";
-const BEATS: &str = "**Heartbeat** when a third of the liveness has passed since it *sent* the last request that was \
+pub const BEATS: &str = "**Heartbeat** when a third of the liveness has passed since it *sent* the last request that was \
                      answered `queued`";
 
 /// A waiter that is granted the lock by a heartbeat, at the second attempt.
@@ -152,94 +149,4 @@ pub fn giving_up(judge: &mut Judge<'_>) -> Verdict {
     judge.plain(&leave, "left");
     let word = if leaves { "left" } else { "timeout" };
     judge.says(word, "a", "**Giving up**, at any moment").map(drop)
-}
-
-/// Forged messages, and then a true one.
-pub fn messages(judge: &mut Judge<'_>) -> Verdict {
-    judge.tell("acquire a -");
-    let asked = judge.request("acquire", "**Ask**: `acquire` with `room` 2^53.")?;
-    let (id, channel) = (asked.text(0), judge.ledger.channel(&asked.text(0)));
-    judge.queued(&asked);
-    for forged in
-        [("secret", ""), ("secret", "0123456789abcdefghijklmnop"), ("lock", "rep:{other}:lock"), ("id", "x.1")]
-    {
-        let heard = judge.publish("grant", &id, &channel, Some(forged));
-        judge.must(heard == 1, "Subscribe before the first acquire.", || {
-            format!("{heard} connections hear {channel}")
-        })?;
-    }
-    for _ in 0..3 {
-        // The ledger knows the forged seats.
-        let beat = judge.request("heartbeat", BEATS)?;
-        judge.must(!judge.has_said("granted"), BELIEVED, || "it hands out what a forged message grants".into())?;
-        judge.alive(&beat);
-    }
-    if judge.ledger.terms.can("full") {
-        return messages_without_asking(judge, &id, &channel);
-    }
-    judge.publish("grant", &id, &channel, None);
-    let takes = "`grant`: the waiter takes the `seat` with its `epoch`, and [confirms](#waiting).";
-    let renewal = judge.request("renew", takes)?;
-    judge.grants(&renewal, "renewed", &id, WHOLE, false);
-    took(judge, "a", &id)?;
-    released(judge, "a")
-}
-
-/// A grant that overtakes the answer to a heartbeat, and the end of its lease.
-fn messages_without_asking(judge: &mut Judge<'_>, id: &str, channel: &str) -> Verdict {
-    const BROKEN: &str = "`break` with the `token` of the lease: the lease is lost.";
-    let beat = judge.request("heartbeat", BEATS)?;
-    let overtaken = judge.packed(&beat, "alive", ANOTHERS, vec![("position", Value::Number(1))]);
-    judge.publish("grant", id, channel, None);
-    took(judge, "a", id)?;
-    // The ledger expects the memory of the message, which has the higher stamp, from now on.
-    judge.ledger.messages_are_read();
-    beat.frame(overtaken);
-    let renewal = judge.request("renew", "the renewal then goes 100 ms after the grant")?;
-    judge.grants(&renewal, "renewed", id, WHOLE, false);
-    judge.publish("break", id, channel, Some(("secret", "0123456789abcdefghijklmnop")));
-    let believes = judge.believes("a")?;
-    judge.must(believes, BELIEVED, || "it believes a forged message".into())?;
-    judge.publish("break", id, channel, None);
-    loses(judge, id, BROKEN)
-}
-
-/// A grant by a message, when a claim would be over that counts from the last answer.
-pub fn an_old_message(judge: &mut Judge<'_>) -> Verdict {
-    const FIRST: &str = "If its `deadline − notice` has passed, it is confirmed first.";
-    judge.tell("acquire a -");
-    let asked = judge.request("acquire", "**Ask**: `acquire` with `room` 2^53.")?;
-    let (id, channel) = (asked.text(0), judge.ledger.channel(&asked.text(0)));
-    judge.queued(&asked);
-    judge.silent = true;
-    let end = asked.at + Duration::from_micros(judge.ledger.terms.lease);
-    while Instant::now() < end {
-        sleep(Duration::from_millis(10));
-        judge.believes("-")?;
-        judge.latest();
-    }
-    let mut tries = 0;
-    while judge.publish("grant", &id, &channel, None) == 0 {
-        // It has connected again, and may not have subscribed yet.
-        tries += 1;
-        judge.must(tries < 1000, "Subscribe before the first acquire.", || format!("nobody hears {channel}"))?;
-        sleep(Duration::from_millis(10));
-    }
-    judge.silent = false;
-    let mut others = 0;
-    let renewal = loop {
-        let asked = judge.any_request(FIRST)?;
-        judge.must(!judge.has_said("granted"), FIRST, || "it was handed out before".into())?;
-        if asked.verb == "renew" {
-            break asked;
-        }
-        others += 1;
-        judge.must(others < OTHERS, FIRST, || "it sends other requests instead of `renew`".into())?;
-        // An answer would say that the waiter was alive just now.
-        judge.refuse(&asked, "LOADING Redis is loading the dataset in memory");
-    };
-    judge.must(renewal.text(13) == "0", CONFIRMS, || format!("`left` is {}", renewal.text(13)))?;
-    judge.grants(&renewal, "renewed", &id, WHOLE, false);
-    took(judge, "a", &id)?;
-    released(judge, "a")
 }

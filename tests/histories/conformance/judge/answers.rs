@@ -21,8 +21,8 @@ impl Judge<'_> {
 
     /// What an answer brings. It counts as told from now on, although its client may read it later.
     pub fn packed(&mut self, asked: &Asked, word: &str, left: Duration, mut values: Vec<(&str, Value)>) -> Vec<u8> {
-        self.stamp += 1;
-        let memory = sealed(&[self.epoch, self.stamp]);
+        let stamp = self.stamp();
+        let memory = sealed(&[self.epoch, stamp]);
         let again = values.iter().any(|(name, _)| *name == "again");
         let micros = |span: Duration| Value::Number(span.as_micros() as u64);
         values.extend([
@@ -70,8 +70,7 @@ impl Judge<'_> {
     pub fn grants(&mut self, asked: &Asked, word: &str, id: &str, left: Duration, claim: bool) {
         let ticket = self.ticket(id);
         self.ledger.lease(id, asked, left);
-        self.stamp += 1;
-        let stamp = self.stamp;
+        let stamp = self.stamp();
         let acquire = self.ledger.acquires.entry(id.to_owned()).or_default();
         acquire.token = if acquire.token == 0 { stamp } else { acquire.token };
         acquire.holds = !claim;
@@ -107,10 +106,22 @@ impl Judge<'_> {
     /// Publishes that this acquire is granted the lock, or that its lease is broken. `change` forges it. How many heard
     /// it.
     pub fn publish(&mut self, kind: &str, id: &str, channel: &str, change: Option<(&str, &str)>) -> u64 {
+        let stamp = self.stamp();
+        self.publish_under(stamp, kind, id, channel, change)
+    }
+
+    /// The same, as if it had been published when this stamp was given.
+    pub fn publish_under(
+        &mut self,
+        stamp: u64,
+        kind: &str,
+        id: &str,
+        channel: &str,
+        change: Option<(&str, &str)>,
+    ) -> u64 {
         let ticket = if change.is_none() { self.ticket(id) } else { 1 };
-        self.stamp += 1;
         let (secret, token) = (self.ledger.acquires[id].secret.clone(), self.ledger.acquires[id].token);
-        let token = if kind == "break" { token } else { self.stamp };
+        let token = if kind == "break" { token } else { stamp };
         let seat = match change {
             None => self.seat(id, None, ticket, token),
             Some(_) => sealed_seat(self.epoch, ticket, token, (0, self.ledger.terms.most)),
@@ -118,7 +129,7 @@ impl Judge<'_> {
         if change.is_some() {
             self.ledger.forged.insert(seat.clone());
         }
-        let memory = sealed(&[self.epoch, self.stamp]);
+        let memory = sealed(&[self.epoch, stamp]);
         let text = |text: &str| Value::Text(text.as_bytes().to_vec());
         let mut values = vec![
             ("id", text(id)),
@@ -170,11 +181,17 @@ impl Judge<'_> {
         self.ledger.acquires.entry(id.to_owned()).or_default().slot = slot;
     }
 
+    /// Another one.
+    pub fn stamp(&mut self) -> u64 {
+        self.stamp += 1;
+        self.stamp
+    }
+
     /// A waiter keeps its ticket.
     fn ticket(&mut self, id: &str) -> u64 {
-        self.stamp += 1;
+        let stamp = self.stamp();
         let acquire = self.ledger.acquires.entry(id.to_owned()).or_default();
-        acquire.ticket = if acquire.ticket == 0 { self.stamp } else { acquire.ticket };
+        acquire.ticket = if acquire.ticket == 0 { stamp } else { acquire.ticket };
         acquire.ticket
     }
 }
