@@ -209,6 +209,11 @@ impl Child {
     pub fn wait(&mut self, timeout: Duration) -> ExitStatus {
         self.process.wait(timeout)
     }
+
+    /// The exit status, once there is one.
+    pub fn exited(&mut self) -> Option<ExitStatus> {
+        self.process.exited()
+    }
 }
 
 /// The module path of the tests in a file: `b::c::` in `tests/a/b/c.rs`, nothing in the `main.rs` of a binary.

@@ -2,7 +2,7 @@
 //! the history for it: an end is recorded before the driver is told of it, and a beginning after it has told.
 
 use std::{
-    collections::HashSet,
+    collections::{BTreeMap, HashSet},
     io::{BufRead as _, BufReader, Write as _},
     process::ChildStdin,
     sync::{
@@ -53,10 +53,14 @@ struct Driven {
     can: HashSet<String>,
     slots: Vec<Slot>,
     turns: usize,
+    /// What it was told and has not answered, by the names of waiters, and when somebody is told that it may hang.
+    unanswered: BTreeMap<String, (String, u64)>,
+    hangs_after: Duration,
 }
 
 /// Starts the driver. `kind`: which of the crew's drivers it is. `dead`: from the moment on nothing more is recorded.
-pub(super) fn hire(command: &str, kind: usize, orders: Orders, dead: Dead) -> Child {
+/// `hangs_after`: how late an answer is before somebody is told of that.
+pub(super) fn hire(command: &str, kind: usize, orders: Orders, dead: Dead, hangs_after: Duration) -> Child {
     let (child, input, output) = Child::program(command);
     let (line, lines) = channel();
     std::thread::spawn(move || {
@@ -65,8 +69,8 @@ pub(super) fn hire(command: &str, kind: usize, orders: Orders, dead: Dead) -> Ch
     });
     let record = Recorder::open(&orders.history, &orders.name()).expect("the history");
     let rng = Rng::with_seed(orders.seed ^ ((orders.number as u64) << 32));
-    let (can, slots) = Default::default();
-    let driven = Driven { orders, kind, record, rng, input, can, slots, turns: 0 };
+    let (can, slots, unanswered) = Default::default();
+    let driven = Driven { orders, kind, record, rng, input, can, slots, turns: 0, unanswered, hangs_after };
     std::thread::spawn(move || driven.live(&lines, &dead));
     child
 }
@@ -96,6 +100,7 @@ impl Driven {
                     }
                     // It was asked at that moment, and may have stood still since then.
                     [_, "-"] => {
+                        self.unanswered.remove("-");
                         if let Some(asked) = pinged.take() {
                             self.record.note_pause(asked, self.orders.long_pause());
                         }
@@ -109,6 +114,7 @@ impl Driven {
                 pinged = Some(now_ns());
                 self.tell("held -");
             }
+            self.say_if_it_hangs();
             let stops = Orders::stop(&self.orders.history).exists();
             (0..self.slots.len()).for_each(|slot| self.go_on(slot, stops));
             let idle = |slot: &Slot| matches!(slot.doing, Doing::Rests { .. } | Doing::Failed);
@@ -119,8 +125,28 @@ impl Driven {
     }
 
     fn tell(&mut self, line: &str) {
+        let words: Vec<&str> = line.split(' ').collect();
+        let may_take = match words[..] {
+            ["open", ..] | ["acquire", _, "-"] => None,
+            ["acquire", _, timeout] => timeout.parse().ok().map(Duration::from_micros),
+            _ => Some(Duration::ZERO),
+        };
+        if let Some(span) = may_take {
+            let late = now_ns() + (span + self.hangs_after).as_nanos() as u64;
+            self.unanswered.insert(words[1].to_owned(), (line.to_owned(), late));
+        }
         // A driver that was killed is noticed at the end of its output.
         let _ = writeln!(self.input, "{line}");
+    }
+
+    fn say_if_it_hangs(&mut self) {
+        let (name, now) = (self.orders.name(), now_ns());
+        for (line, late) in self.unanswered.values_mut().filter(|(_, late)| now >= *late) {
+            *late = u64::MAX;
+            let text = format!("{name}: the driver has not answered for {:?}: {line}", self.hangs_after);
+            say(&text);
+            self.record.remark(text);
+        }
     }
 
     /// What is due.
@@ -179,6 +205,9 @@ impl Driven {
         let over =
             Doing::Rests { until: now_ns() + up_to(&mut self.rng, Duration::from_millis(300)).as_nanos() as u64 };
         let release = Some(format!("release {waiter}"));
+        if !matches!((&self.slots[slot].doing, words[0]), (_, "queued") | (Doing::Leaves, "granted")) {
+            self.unanswered.remove(&waiter);
+        }
         let (next, line) = match (&mut self.slots[slot].doing, words[0]) {
             (Doing::Waits { .. }, "queued") => return note(at, Event::Queued(number(2))),
             (Doing::Waits { .. }, "granted") => {

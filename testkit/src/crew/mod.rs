@@ -69,6 +69,11 @@ pub fn child() {
 /// How long a process may take to end by itself, and a fault to hit as often as it should.
 const PATIENCE: Duration = Duration::from_secs(300);
 
+/// How long nobody is told that a member may hang: long enough for a pause, and for what a lost connection costs.
+fn hangs_after(patience: Duration) -> Duration {
+    (patience / 15).min(Duration::from_secs(20))
+}
+
 /// The seeds of this run. The ordinary ones are always the same; `FAIRLOCK_CASES=100` takes that many random ones
 /// instead, `FAIRLOCK_SEED=7` this one.
 pub fn seeds(ordinary: &[u64]) -> Vec<u64> {
@@ -156,11 +161,7 @@ impl Crew {
         for member in &mut self.members {
             member.resume();
         }
-        let evidence = self.evidence();
-        for member in &mut self.members {
-            let status = member.child.wait(PATIENCE);
-            assert!(status.success(), "{evidence}{} failed: {status}", member.name);
-        }
+        self.end_all();
         let _ = std::fs::remove_file(&stop);
         self.sweep();
         drop(self.onlooker.take());
@@ -168,13 +169,49 @@ impl Crew {
         let history = self.history();
         self.record.remark(format_args!("judged by {:?}", self.terms));
         if let Err(complaint) = history.judge(&self.terms) {
-            panic!("{evidence}judged: {complaint}");
+            panic!("{}judged: {complaint}", self.evidence());
         }
         // A run without a violation needs no evidence.
         let _ = std::fs::remove_file(&self.orders.history);
         let report = Report::new(history, &self.terms, self.struck);
         say(format_args!("crew of seed {}: {report}", self.orders.seed));
         report
+    }
+
+    /// Waits until all members have ended. It says soon for whom it waits, and of what: a driver may hang.
+    #[track_caller]
+    fn end_all(&mut self) {
+        let (start, mut said) = (Instant::now(), false);
+        while let Some(member) = self.members.last_mut() {
+            if let Some(status) = member.child.exited() {
+                let name = member.name.clone();
+                assert!(status.success(), "{}{name} failed: {status}", self.evidence());
+                self.members.pop();
+                continue;
+            }
+            if start.elapsed() >= self.patience {
+                panic!("{}{}", self.evidence(), self.unfinished());
+            }
+            if start.elapsed() >= hangs_after(self.patience) && !std::mem::replace(&mut said, true) {
+                let unfinished = self.unfinished();
+                say(&unfinished);
+                self.record.remark(unfinished);
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    fn unfinished(&mut self) -> String {
+        let history = self.history();
+        let open = |name: &str| {
+            let its = history.waits().iter().filter(|wait| wait.process == name && wait.end().is_none());
+            its.map(|wait| wait.waiter.as_str()).collect::<Vec<_>>().join(", ")
+        };
+        let running = self.members.iter_mut().filter_map(|member| match member.child.exited() {
+            Some(_) => None,
+            None => Some(format!("{} has not ended, acquires without an end: [{}]", member.name, open(&member.name))),
+        });
+        running.collect::<Vec<_>>().join("; ")
     }
 
     /// A waiter that wants the lock when all others are gone. It waits behind the last ones that died, and is judged
@@ -271,7 +308,7 @@ impl Crew {
         let dead = Dead::default();
         let child = if is_driver {
             let kind = self.orders.number / 2 % self.drivers.len();
-            driven::hire(&self.drivers[kind], kind, self.orders.clone(), dead.clone())
+            driven::hire(&self.drivers[kind], kind, self.orders.clone(), dead.clone(), hangs_after(self.patience))
         } else {
             let args = self.orders.to_args();
             let args: Vec<&str> = args.iter().map(String::as_str).collect();

@@ -92,7 +92,7 @@ impl Wait {
     }
 
     /// From this moment on its client needs nothing of the lock for this wait.
-    fn end(&self) -> Option<u64> {
+    pub(crate) fn end(&self) -> Option<u64> {
         self.released_ns.or(self.lost_ns).or(self.left_ns).or(self.returned_ns).or(self.died_ns)
     }
 

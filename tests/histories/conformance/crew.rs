@@ -1,12 +1,13 @@
 //! Processes of drivers and of Rust in one queue, while processes are killed, connections break and data is lost. The
 //! same judges read the history.
 
-use std::time::Duration;
+use std::{panic::AssertUnwindSafe, time::Duration};
 
 use redis::cmd;
 use testkit::{
-    Proxy, RedisServer,
+    Proxy, RedisServer, SOON,
     crew::{Crew, Fault, Struck, fault, seeds},
+    eventually,
     history::{Trouble, Wait},
     keys_left,
 };
@@ -117,4 +118,26 @@ fn is_served(crew: &mut Crew, kind: &str) {
         crew.history().waits().iter().filter(of_this_kind).count() >= 5
     });
     assert!(served, "waiters of the kind {kind} are not granted the lock");
+}
+
+/// It says that it is ready, and nothing more.
+#[test]
+fn a_driver_that_hangs_is_named() {
+    let server = RedisServer::builder().plain().start();
+    let hangs = ["sh -c 'echo ready waits; exec sleep 1000'".to_owned()];
+    let crew = Crew::at(&server).seed(1).processes(2).waiters(1).patience(Duration::from_secs(3));
+    let crew = crew.every_other_is(&hangs).start();
+    let is_called = || crew.history().waits().iter().any(|wait| wait.process == "p1");
+    eventually("the driver is told to acquire", SOON, is_called);
+    let panic = std::panic::catch_unwind(AssertUnwindSafe(|| drop(crew.finish()))).expect_err("it must fail");
+    let said = panic.downcast_ref::<String>().expect("a message");
+    let unfinished = "p1 has not ended, acquires without an end: [p1.1-driver0-waits]";
+    let (evidence, found) = said.split_once("] ").unwrap();
+    assert!(found.ends_with(unfinished), "{said}");
+    let history = evidence.split_once("history ").unwrap().1;
+    let remarks = std::fs::read_to_string(history).unwrap();
+    std::fs::remove_file(history).unwrap();
+    for remark in [unfinished, "p1: the driver has not answered for 200ms: held -"] {
+        assert!(remarks.contains(remark), "{remarks}");
+    }
 }
