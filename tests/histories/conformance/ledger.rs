@@ -310,7 +310,8 @@ impl Ledger {
     }
 
     fn most(&self, asked: &Asked, nth: usize) -> Verdict {
-        number(asked, nth, self.terms.most.into(), MOST)
+        let (text, most) = (asked.text(nth), self.terms.most.to_string());
+        must(text == most, MOST, || format!("{text} is sent, and not {most}"))
     }
 
     fn tag(&self, asked: &Asked) -> Verdict {

@@ -101,14 +101,11 @@ fn numbers(count: usize, text: &[u8]) -> Option<Vec<Vec<u8>>> {
     Some(numbers.iter().map(|number| f64::from_le_bytes(*number).to_string().into_bytes()).collect())
 }
 
-/// liveness_us, buffer_us, heartbeat_us, lease_us, room, as_claim, secret, label, owner, tag, most. None if `most` cannot be.
+/// liveness_us, buffer_us, heartbeat_us, lease_us, room, as_claim, secret, label, owner, tag, most.
 fn terms(text: &[u8]) -> Option<Vec<Vec<u8>>> {
     let mut pieces = numbers(5, text)?;
     let (most, rest) = text.get(40..)?.split_at_checked(2)?;
     let most = u16::from_le_bytes([most[0], most[1]]);
-    if !(1..=1000).contains(&most) {
-        return None;
-    }
     let (sizes, mut rest) = rest.split_at_checked(8)?;
     pieces.push(sizes[0].to_string().into_bytes());
     let two = |at: usize| u16::from_le_bytes([sizes[at], sizes[at + 1]]).into();

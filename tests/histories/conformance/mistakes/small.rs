@@ -2,7 +2,7 @@
 
 use super::Mistake;
 
-pub const MISTAKES: [Mistake; 35] = [
+pub const MISTAKES: [Mistake; 37] = [
     Mistake {
         what: "a semaphore's renewal says that it is alone",
         scene: "several holders",
@@ -56,6 +56,18 @@ pub const MISTAKES: [Mistake; 35] = [
         scene: "a free lock",
         rule: "SEAT is empty when the request is repeated",
         changes: &[("seat, repeated = b\"\", True", "repeated = True")],
+    },
+    Mistake {
+        what: "a lock lets in one more",
+        scene: "no free lock",
+        rule: "how many may hold the lock together while this lease lasts, itself among them",
+        changes: &[("room, 1, self.about, lock._slots)", "room, 1, self.about, lock._slots + 1)")],
+    },
+    Mistake {
+        what: "a lock is asked for with `most` 0",
+        scene: "no free lock",
+        rule: "how many may hold the lock together while this lease lasts, itself among them",
+        changes: &[("room, 1, self.about, lock._slots)", "room, 1, self.about, 0)")],
     },
     Mistake {
         what: "the request after NOSCRIPT is built anew",
