@@ -235,7 +235,7 @@ class _Waiter:
         lock, until = self.lock, now_us() + self.lock._liveness + self.lock._buffer
         while now_us() < until:
             try:
-                reply = self.wire.ask("leave", lock._key, lambda: [memory, self.id])
+                reply = self.wire.ask("release", lock._key, lambda: [self.id, memory, b""])
                 memory = reply.bytes("memory")
                 if "again" not in reply:
                     break

@@ -163,7 +163,9 @@ impl Ledger {
             let rule = "Only the `EVAL` after `NOSCRIPT` repeats it unchanged";
             must(same || !asked.by_text, rule, || "the `EVAL` differs from the `EVALSHA` before it".into())?;
             if same {
-                return Ok(());
+                // One of the full size may have sent its release before it read NOSCRIPT.
+                let goes_on = asked.verb != "acquire" || self.terms.can("full");
+                return if goes_on { Ok(()) } else { self.goes_on(&asked.text(0)) };
             }
         }
         if asked.verb == "hdel" {
@@ -200,7 +202,7 @@ impl Ledger {
         must(long, random, || format!("the client id is {client:?}"))?;
         must(number.parse::<u64>().is_ok(), ONCE, || format!("the id is {id:?}"))?;
         let (can_wait, full) = (self.terms.can("waits"), self.terms.can("full"));
-        let rule = if can_wait { "All its requests carry `as_claim` 1" } else { "`room` 0, `as_claim` 1" };
+        let rule = if can_wait { "All its requests carry `as_claim` 1" } else { "`room` 0, `most` 1, `as_claim` 1" };
         must(asked.text(8) == "1" || (full && asked.text(8) == "0"), rule, || "`as_claim` is not 1".into())?;
         let may_be_late = |&(&connection, of): &(&usize, &String)| connection != asked.connection && of == client;
         let late = self.unanswered.iter().find(may_be_late).filter(|_| asked.text(8) == "0");

@@ -163,6 +163,22 @@ fn full_client_without_claims_ends_a_connection_that_broke() {
     }
 }
 
+/// A client of the full size may have written the release before it read NOSCRIPT.
+#[test]
+fn small_client_sends_no_acquire_after_its_release_not_even_by_its_text() {
+    for (full, found) in [(true, ""), (false, OVER)] {
+        let mut client = Full::new();
+        if !full {
+            client.ledger.terms.can.remove("full");
+        }
+        let mut asked = client.acquires(1, "1", b"").unwrap();
+        client.ledger.refused(&asked, "NOSCRIPT No matching script.");
+        client.asks(2, "release", &[&asked.args[0], b"", b""]).unwrap();
+        asked.by_text = true;
+        assert_eq!(rule(client.ledger.check(&asked).map(|()| asked)), found);
+    }
+}
+
 #[test]
 fn full_client_releases_a_lease_by_an_hdel_or_by_the_script() {
     Full::calm().removes_its_lease().unwrap();

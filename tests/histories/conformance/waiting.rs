@@ -118,8 +118,8 @@ pub fn losses_of_data(judge: &mut Judge<'_>) -> Verdict {
 
 /// A waiter whose requests are lost with its connections gives up.
 pub fn giving_up(judge: &mut Judge<'_>) -> Verdict {
-    const GIVES_UP: &str = "`leave` with the ID, until it is answered or liveness + buffer have passed since the last \
-                            request.";
+    const GIVES_UP: &str = "`release` with the ID and an empty seat, until it is answered or liveness + buffer have \
+                            passed since the last request.";
     let leaves = judge.ledger.terms.can("leaves");
     judge.tell(if leaves { "acquire a -" } else { "acquire a 6000000" });
     let asked = judge.request("acquire", "**Ask**: `acquire` with `room` 2^53.")?;
@@ -140,13 +140,21 @@ pub fn giving_up(judge: &mut Judge<'_>) -> Verdict {
     if leaves {
         judge.tell("leave a");
     }
-    let leave = judge.request("leave", GIVES_UP)?;
-    judge.cut(&leave);
-    let leave = judge.request("leave", GIVES_UP)?;
-    judge.must(leave.text(1) == id, GIVES_UP, || format!("it leaves with {}", leave.text(1)))?;
-    judge.answer(&leave, "left", Duration::ZERO, vec![("again", Value::Number(1))]);
-    let leave = judge.request("leave", AGAIN)?;
-    judge.plain(&leave, "left");
+    // By a `leave`, too, which names several IDs.
+    let gives_up = |judge: &mut Judge<'_>, rule| {
+        let asked = judge.request("leave or release", rule)?;
+        let named = asked.text(usize::from(asked.verb == "leave"));
+        judge.must(named == id, GIVES_UP, || format!("it gives up {named}"))?;
+        let seat = asked.verb == "release" && !asked.args[2].is_empty();
+        judge.must(!seat, GIVES_UP, || "that release has a seat".into())?;
+        Ok(asked)
+    };
+    let asked = gives_up(judge, GIVES_UP)?;
+    judge.cut(&asked);
+    let asked = gives_up(judge, GIVES_UP)?;
+    judge.answer(&asked, "left", Duration::ZERO, vec![("again", Value::Number(1))]);
+    let asked = gives_up(judge, AGAIN)?;
+    judge.plain(&asked, if asked.verb == "leave" { "left" } else { "unknown" });
     let word = if leaves { "left" } else { "timeout" };
     judge.says(word, "a", "**Giving up**, at any moment").map(drop)
 }

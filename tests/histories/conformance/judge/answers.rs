@@ -163,6 +163,7 @@ impl Judge<'_> {
             "acquire" => self.queued(asked),
             "renew" if holds => self.grants(asked, "renewed", &id, lease, false),
             "renew" => self.plain(asked, "lost"),
+            "release" if acquire.is_some_and(|acquire| acquire.token == 0) => self.plain(asked, "left"),
             "release" => self.plain(asked, "released"),
             "hdel" => self.removed(asked, 1),
             _ => self.plain(asked, "left"),

@@ -8,7 +8,7 @@ use crate::conformance::{
 
 pub const OWN: &str = "A client never writes or deletes any of them, nor sets their TTL, but for [an `HDEL` of its own \
                        lease](#a-release-by-hdel)";
-pub const FLAG: &str = "If the reply that granted the lock has the flag 2, a plain command may do that";
+pub const FLAG: &str = "If the reply `granted` has the flag 2";
 pub const NEWS: &str = "Once the client has sent a renewal, or has heard by a reply or a push that another request was \
                         executed, the `HDEL` would find nothing: `release` is sent at once.";
 pub const NO_SEAT: &str = "So it is where its SEAT would be empty.";

@@ -14,6 +14,7 @@ pub const NEWEST: &str =
 pub const BELIEVED: &str = "A client believes a push only if the ID is its own, `lock` is the key of that ID's lock, and \
                             `secret` is that of the acquire.";
 pub const SEAT: &str = "`seat`, or `own_seat` where `own_id` is the ID, replaces the seat.";
+const COMES_AFTER: &str = "It comes after the answer to a renewal that is under way, with the seat";
 pub const FORGETS: &str = "a client without a lease or a place empties its memory";
 
 /// A text that was told over a connection, or by a message, to a client id.
@@ -37,7 +38,10 @@ impl Ledger {
         let told = self.acquires.get(id).map(|acquire| &*acquire.seats).unwrap_or_default();
         must(!self.forged.contains(seat), BELIEVED, || "the seat is that of a forged message".into())?;
         let released = asked.verb == "release" && seat.is_empty();
-        must(released || self.is_latest(told, seat, ""), SEAT, || match told.iter().any(|told| told.text == seat) {
+        let is_older = told.iter().any(|told| told.text == seat);
+        let waits = asked.verb == "release" && is_older && !self.terms.can("full");
+        let rule = if waits { COMES_AFTER } else { SEAT };
+        must(released || self.is_latest(told, seat, ""), rule, || match is_older {
             _ if seat.is_empty() => format!("the {} of {id} has no seat", asked.verb),
             true => format!("the {} of {id} has an older seat", asked.verb),
             false => format!("the {} of {id} has a seat of {} bytes that it was not told", asked.verb, seat.len()),

@@ -6,7 +6,7 @@ pub const MISTAKES: [Mistake; 11] = [
     Mistake {
         what: "any lease is released by an HDEL",
         scene: "a lost lease",
-        rule: "If the reply that granted the lock has the flag 2",
+        rule: "If the reply `granted` has the flag 2",
         changes: &[("ord(flags) & 2", "True")],
     },
     Mistake {

@@ -2,7 +2,7 @@
 
 use super::Mistake;
 
-pub const MISTAKES: [Mistake; 37] = [
+pub const MISTAKES: [Mistake; 38] = [
     Mistake {
         what: "a semaphore's renewal says that it is alone",
         scene: "several holders",
@@ -56,6 +56,18 @@ pub const MISTAKES: [Mistake; 37] = [
         scene: "a free lock",
         rule: "SEAT is empty when the request is repeated",
         changes: &[("seat, repeated = b\"\", True", "repeated = True")],
+    },
+    Mistake {
+        what: "a release does not have the seat of the renewal that is under way",
+        scene: "a free lock",
+        rule: "It comes after the answer to a renewal that is under way, with the seat",
+        changes: &[
+            (
+                "        with self._condition:\n            if",
+                "        seat = self._seat\n        with self._condition:\n            if",
+            ),
+            ("b\"\" if lost else self._seat)", "b\"\" if lost else seat)"),
+        ],
     },
     Mistake {
         what: "a lock lets in one more",
@@ -138,7 +150,7 @@ pub const MISTAKES: [Mistake; 37] = [
     Mistake {
         what: "its place is given back only once",
         scene: "giving up",
-        rule: "`leave` with the ID, until it is answered",
+        rule: "`release` with the ID and an empty seat, until it is answered",
         changes: &[(
             "time.sleep(self.wire.pause(until - now_us()) / SECOND)\n        self.wire.close()",
             "break\n        self.wire.close()",
@@ -235,7 +247,7 @@ pub const MISTAKES: [Mistake; 37] = [
         )],
     },
     Mistake {
-        what: "nor is such a leave",
+        what: "nor is such a release of a place",
         scene: "giving up",
         rule: "While a reply to `release` or `leave` has `again`, the client sends it again",
         changes: &[(
