@@ -37,7 +37,8 @@ pub fn messages(judge: &mut Judge<'_>) -> Verdict {
     if judge.ledger.terms.can("full") {
         return messages_without_asking(judge, &id, &channel);
     }
-    judge.publish("grant", &id, &channel, None);
+    let stamp = judge.stamp();
+    hears_of_grant(judge, stamp, &id, &channel)?;
     let takes = "`grant`: the waiter takes the `seat` with its `epoch`, and [confirms](#waiting).";
     let renewal = judge.request("renew", takes)?;
     let asks = renewal.text(13) == "0" && !judge.has_said("granted");
@@ -52,7 +53,8 @@ fn messages_without_asking(judge: &mut Judge<'_>, id: &str, channel: &str) -> Ve
     const BROKEN: &str = "`break` with the `token` of the lease: the lease is lost.";
     let beat = judge.request("heartbeat", BEATS)?;
     let overtaken = judge.packed(&beat, "alive", ANOTHERS, vec![("position", Value::Number(1))]);
-    judge.publish("grant", id, channel, None);
+    let stamp = judge.stamp();
+    hears_of_grant(judge, stamp, id, channel)?;
     took(judge, "a", id)?;
     // The ledger expects the memory of the message, which has the higher stamp, from now on.
     judge.ledger.messages_are_read();
@@ -64,6 +66,18 @@ fn messages_without_asking(judge: &mut Judge<'_>, id: &str, channel: &str) -> Ve
     judge.must(believes, BELIEVED, || "it believes a forged message".into())?;
     judge.publish("break", id, channel, None);
     loses(judge, id, BROKEN)
+}
+
+/// A message grants the lock, as if it had been published when this stamp was given. The client may just have connected
+/// again, and not have subscribed yet.
+fn hears_of_grant(judge: &mut Judge<'_>, stamp: u64, id: &str, channel: &str) -> Verdict {
+    let mut tries = 0;
+    while judge.publish_under(stamp, "grant", id, channel, None) == 0 {
+        tries += 1;
+        judge.must(tries < 1000, "Subscribe before the first acquire.", || format!("nobody hears {channel}"))?;
+        sleep(Duration::from_millis(10));
+    }
+    Ok(())
 }
 
 /// A grant by a message, when a claim would be over that counts from the last answer.
@@ -80,13 +94,8 @@ pub fn an_old_message(judge: &mut Judge<'_>) -> Verdict {
         judge.believes("-")?;
         judge.latest();
     }
-    let mut tries = 0;
-    while judge.publish("grant", &id, &channel, None) == 0 {
-        // It has connected again, and may not have subscribed yet.
-        tries += 1;
-        judge.must(tries < 1000, "Subscribe before the first acquire.", || format!("nobody hears {channel}"))?;
-        sleep(Duration::from_millis(10));
-    }
+    let stamp = judge.stamp();
+    hears_of_grant(judge, stamp, &id, &channel)?;
     judge.silent = false;
     let mut others = 0;
     let renewal = loop {
@@ -114,19 +123,21 @@ pub fn doubtful_messages(judge: &mut Judge<'_>) -> Verdict {
     judge.queued(&asked);
     is_alive(judge)?;
     judge.epoch += 1_000_000;
-    judge.publish("grant", &id, &channel, None);
+    let stamp = judge.stamp();
+    hears_of_grant(judge, stamp, &id, &channel)?;
     is_confirmed_first(judge, &id)?;
 
     let before = judge.stamp();
     is_alive(judge)?;
     // The next request shows that it has read the answer.
     let beat = judge.request("heartbeat", BEATS)?;
-    judge.publish_under(before, "grant", &id, &channel, None);
+    hears_of_grant(judge, before, &id, &channel)?;
     judge.alive(&beat);
     is_confirmed_first(judge, &id)?;
 
     is_alive(judge)?;
-    judge.publish("grant", &id, &channel, None);
+    let stamp = judge.stamp();
+    hears_of_grant(judge, stamp, &id, &channel)?;
     took(judge, "a", &id)?;
     released(judge, "a")
 }
@@ -141,7 +152,18 @@ fn is_alive(judge: &mut Judge<'_>) -> Verdict {
 fn is_confirmed_first(judge: &mut Judge<'_>, id: &str) -> Verdict {
     const UNASKED: &str = "a grant may be handed out at once if its memory has the `epoch` of the memory that the client \
                            has, and its `token` is above the `stamp` of that.";
-    let renewal = judge.request("renew", UNASKED)?;
+    let mut others = 0;
+    let renewal = loop {
+        let asked = judge.any_request(UNASKED)?;
+        match &*asked.verb {
+            "renew" => break asked,
+            // Of a waiter that had not read the message.
+            "acquire" => judge.queued(&asked),
+            _ => judge.as_before(&asked),
+        }
+        others += 1;
+        judge.must(others < OTHERS, UNASKED, || "it sends other requests instead of `renew`".into())?;
+    };
     let asks = renewal.text(13) == "0" && !judge.has_said("granted");
     judge.must(asks, UNASKED, || "it is handed out before it is confirmed".into())?;
     judge.plain(&renewal, "lost");
