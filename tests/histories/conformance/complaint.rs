@@ -11,6 +11,8 @@ pub struct Complaint {
     pub found: String,
     /// The exchange until then; the offending request is the last one.
     pub exchange: Vec<String>,
+    /// A busy machine can be to blame.
+    pub late: bool,
 }
 
 pub type Verdict<T = ()> = Result<T, Complaint>;
@@ -21,7 +23,7 @@ pub fn must(kept: bool, rule: &'static str, found: impl FnOnce() -> String) -> V
     if KNOWN.lock().unwrap().insert(rule) {
         assert!(place(rule).is_some(), "docs/protocol.md does not say {rule:?}");
     }
-    if kept { Ok(()) } else { Err(Complaint { rule, found: found(), exchange: Vec::new() }) }
+    if kept { Ok(()) } else { Err(Complaint { rule, found: found(), exchange: Vec::new(), late: false }) }
 }
 
 /// The number of the line in which these words begin, and the heading above it.

@@ -39,6 +39,7 @@ pub struct Judge<'a> {
     heard: Receiver<Heard>,
     asked: VecDeque<Asked>,
     said: VecDeque<Vec<String>>,
+    tries: HashSet<String>,
     /// Requests that are not answered for now.
     pub silent: bool,
     /// Of the server: see `listen`.
@@ -70,7 +71,7 @@ impl<'a> Judge<'a> {
         let [lease, notice] = [lease, lease / 4].map(|span| span.as_micros() as u64);
         let [liveness, buffer] = [9_000_000, 1_000_000];
         let terms = Terms { prefix: "rep", lock: "lock", lease, liveness, buffer, notice, most, can: HashSet::new() };
-        let (asked, said, exchange) = Default::default();
+        let (asked, said, tries, exchange) = Default::default();
         let (epoch, stamp) = (1_700_000_000_000_000, 1_700_000_000_000_001);
         let (ledger, keep, start) = (Ledger::new(terms), Duration::from_secs(30), Instant::now());
         let (silent, by_hdel, ignored) = Default::default();
@@ -86,6 +87,7 @@ impl<'a> Judge<'a> {
             heard,
             asked,
             said,
+            tries,
             silent,
             gate,
             start,
@@ -105,6 +107,7 @@ impl<'a> Judge<'a> {
 
     pub fn tell(&mut self, line: &str) {
         self.note(format_args!("driver ← {line}"));
+        self.tries.extend(line.strip_prefix("try ").map(str::to_owned));
         // A driver that has ended is noticed when it does not answer.
         let _ = self.input.as_mut().map(|input| writeln!(input, "{line}"));
     }
@@ -215,6 +218,12 @@ impl<'a> Judge<'a> {
                 let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
                 if words[0] == "failed" {
                     return Err(self.driver_failed(&format!("it says {line:?}")));
+                }
+                if words[0] == "timeout" && words.get(1).is_some_and(|waiter| self.tries.contains(waiter)) {
+                    return Err(Complaint {
+                        late: true,
+                        ..self.driver_failed("no answer reached its `try` within 5 s")
+                    });
                 }
                 self.said.push_back(words);
             }

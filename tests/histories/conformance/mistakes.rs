@@ -9,7 +9,7 @@ use std::{fs, path::Path};
 
 use testkit::{root, say, tmp};
 
-use super::play;
+use super::{complaint::Verdict, play};
 
 pub struct Mistake {
     what: &'static str,
@@ -25,9 +25,25 @@ pub struct Mistake {
 pub const MISTAKES: [(&str, &[Mistake]); 3] =
     [("driver.py", &small::MISTAKES), ("by_hdel.py", &by_hdel::MISTAKES), ("full.py", &full::MISTAKES)];
 
+/// Not of the client: its machine is too busy for a try.
+pub const LATE: Mistake = Mistake {
+    what: "a try has no answer within 5 s",
+    scene: "no free lock",
+    rule: "",
+    changes: &[("lease = lock.try_acquire()", "raise fairlock.Timeout")],
+};
+pub const LATE_ONCE: Mistake = Mistake {
+    what: "the first try has no answer within 5 s",
+    changes: &[(
+        "lease = lock.try_acquire()",
+        "import pathlib\n                late = pathlib.Path(__file__).with_name(\"late\")\n                if not late.exists():\n                    late.touch()\n                    raise fairlock.Timeout\n                lease = lock.try_acquire()",
+    )],
+    ..LATE
+};
+
 impl Mistake {
-    /// What the judge says instead of the rule that is broken, if it does not find it.
-    pub fn missed(&self, python: &Path, started: &str) -> Option<String> {
+    /// The verdict on the client with it.
+    pub fn play(&self, python: &Path, started: &str) -> Verdict<bool> {
         let copy = tempfile::tempdir_in(tmp()).unwrap();
         let example = ["fairlock.py", "fairlock_wire.py", "driver.py"].map(|file| ("examples/python-client", file));
         let more = [("tests/histories/conformance", started)].into_iter().filter(|&(_, file)| file != "driver.py");
@@ -43,8 +59,12 @@ impl Mistake {
         files.iter().zip(texts).for_each(|(file, text)| fs::write(copied(file), text).unwrap());
         std::os::unix::fs::symlink(root().join("lua/rendered"), copy.path().join("rendered")).unwrap();
         let command = format!("'{}' '{}'", python.display(), copied(Path::new(started)).display());
-        let verdicts = play(&command, |scene| scene == self.scene);
-        let Err(complaint) = &verdicts[0].1 else { return Some(format!("not found: {}", self.what)) };
+        play(&command, |scene| scene == self.scene).remove(0).1
+    }
+
+    /// What the judge says instead of the rule that is broken, if it does not find it.
+    pub fn missed(&self, python: &Path, started: &str) -> Option<String> {
+        let Err(complaint) = self.play(python, started) else { return Some(format!("not found: {}", self.what)) };
         if !complaint.rule.contains(self.rule) {
             return Some(format!("{}: this rule is named instead: {complaint}", self.what));
         }

@@ -37,7 +37,7 @@ use self::{
 /// Plays the scenes for which this holds, all at once: a client waits most of the time.
 fn play(command: &str, wanted: impl Fn(&str) -> bool + Sync) -> Vec<(&'static str, Verdict<bool>)> {
     let (server, scripts) = (RedisServer::builder().plain().start(), Arc::new(Scripts::read()));
-    let one = |needs: &[&str], lease, scene: scenes::Scene| {
+    let once = |needs: &[&str], lease, scene: scenes::Scene| {
         let most = if needs.contains(&"slots") { 3 } else { 1 };
         let mut judge = Judge::start(command, &server, &scripts, lease, most)?;
         let fits = needs.iter().all(|what| judge.ledger.terms.can(what));
@@ -46,12 +46,25 @@ fn play(command: &str, wanted: impl Fn(&str) -> bool + Sync) -> Vec<(&'static st
         }
         judge.end().map(|()| fits)
     };
+    let one = |needs, lease, scene| {
+        let mut verdict = once(needs, lease, scene);
+        for _ in 0..2 {
+            if is_late(&verdict) {
+                verdict = once(needs, lease, scene);
+            }
+        }
+        verdict
+    };
     std::thread::scope(|scope| {
         let wanted = SCENES.iter().filter(|(name, ..)| wanted(name));
         let begun: Vec<_> =
             wanted.map(|&(name, needs, lease, scene)| (name, scope.spawn(move || one(needs, lease, scene)))).collect();
         begun.into_iter().map(|(name, scene)| (name, scene.join().expect("a scene does not panic"))).collect()
     })
+}
+
+fn is_late(verdict: &Verdict<bool>) -> bool {
+    verdict.as_ref().is_err_and(|complaint| complaint.late)
 }
 
 /// Each scene that the client can play: it keeps the rules of the page.
@@ -148,6 +161,17 @@ fn each_mistake_in_the_python_client_is_found() {
         begun.into_iter().filter_map(|tried| tried.join().expect("a mistake applies")).collect()
     });
     assert!(missed.is_empty(), "\n\n{}", missed.join("\n"));
+}
+
+/// A scene is played again if the machine was too busy for a try.
+#[test]
+#[ignore = "it needs python3 and packages from an index: make test-python"]
+fn a_client_that_is_late_once_is_not_condemned() {
+    let Some(python) = super::python::python() else { return };
+    let verdict = mistakes::LATE_ONCE.play(&python, "driver.py");
+    assert!(matches!(verdict, Ok(true)), "{verdict:?}");
+    let verdict = mistakes::LATE.play(&python, "driver.py");
+    assert!(is_late(&verdict), "{verdict:?}");
 }
 
 /// The commands of drivers: the one of this run, or those of the Python client.
