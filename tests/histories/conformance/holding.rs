@@ -25,8 +25,8 @@ const REPEATS: &str = "An error or no answer: send it again until the deadline."
 const LEFT: &str = "what is left of the lease by the client's clock";
 const NOSCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 
-/// Its first renewal is due at once, and there is much time until it ends.
-pub const SOON_RENEWED: Duration = Duration::from_millis(40_100);
+/// Its first renewal is due soon, and there is much time until it ends.
+pub const SOON_RENEWED: Duration = Duration::from_millis(40_300);
 /// So long that no machine is too busy for a renewal in time.
 pub const WHOLE: Duration = Duration::from_secs(60);
 /// For scenes that await the end of a whole lease, and that of a claim.

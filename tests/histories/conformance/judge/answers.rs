@@ -155,7 +155,8 @@ impl Judge<'_> {
         let handed_out = self.ledger.terms.can("full");
         let acquire = self.ledger.acquires.get(&id);
         let holds = acquire.is_some_and(|acquire| acquire.holds || (handed_out && acquire.token > 0));
-        let lease = Duration::from_micros(self.ledger.terms.lease);
+        // The next renewal is due soon: a scene may wait for it.
+        let lease = Duration::from_micros(self.ledger.terms.lease * 2 / 3) + Duration::from_millis(300);
         match &*asked.verb {
             "heartbeat" => self.alive(asked),
             "acquire" if holds => self.grants(asked, "granted", &id, lease, false),
