@@ -5,7 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{complaint::Verdict, judge::Judge, ledger::NO_WORD, message::Value, referee::Asked};
+use super::{
+    complaint::Verdict, judge::Judge, ledger::NO_WORD, message::Value, messages::hears_of_grant, referee::Asked,
+};
 
 const GRANTED: &str = "the fencing token is `own_token`";
 const TAKEN: &str = "`own_id` is the ID, without `own_claim`: the lock is granted";
@@ -53,7 +55,8 @@ pub fn took(judge: &mut Judge<'_>, waiter: &str, id: &str) -> Verdict {
     judge.must(right, SLOT, || format!("the driver says {said:?}, and not slot {slot}"))
 }
 
-/// Others hold the lock too: the client is in slot 2 from the answer to a try, and in slot 1 from a claim.
+/// Others hold the lock too: the client is in slot 2 from the answer to a try, and in slot 1 from a claim, or from a
+/// message without asking.
 pub fn several_holders(judge: &mut Judge<'_>) -> Verdict {
     judge.tell("try a");
     let asked = judge.request("acquire", "It tries, renews and releases")?;
@@ -73,7 +76,13 @@ pub fn several_holders(judge: &mut Judge<'_>) -> Verdict {
     judge.queued(&asked);
     let beat = judge.request("heartbeat", "**Heartbeat** when a third of the liveness has passed")?;
     judge.in_slot(&second, 1);
-    judge.grants(&beat, "alive", &second, WHOLE, true);
+    if judge.ledger.terms.can("full") && judge.ledger.terms.can("pushes") {
+        judge.alive(&beat);
+        let (stamp, channel) = (judge.stamp(), judge.ledger.channel(&second));
+        hears_of_grant(judge, stamp, &second, &channel)?;
+    } else {
+        judge.grants(&beat, "alive", &second, WHOLE, true);
+    }
     if !judge.ledger.terms.can("full") {
         let renewal = judge.request("renew", "`own_id` is the ID, with `own_claim`: confirm the claim")?;
         judge.grants(&renewal, "renewed", &second, WHOLE, false);

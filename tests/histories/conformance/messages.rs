@@ -70,7 +70,7 @@ fn messages_without_asking(judge: &mut Judge<'_>, id: &str, channel: &str) -> Ve
 
 /// A message grants the lock, as if it had been published when this stamp was given. The client may just have connected
 /// again, and not have subscribed yet.
-fn hears_of_grant(judge: &mut Judge<'_>, stamp: u64, id: &str, channel: &str) -> Verdict {
+pub fn hears_of_grant(judge: &mut Judge<'_>, stamp: u64, id: &str, channel: &str) -> Verdict {
     let mut tries = 0;
     while judge.publish_under(stamp, "grant", id, channel, None) == 0 {
         tries += 1;

@@ -2,7 +2,7 @@
 
 use super::Mistake;
 
-pub const MISTAKES: [Mistake; 3] = [
+pub const MISTAKES: [Mistake; 4] = [
     Mistake {
         what: "a message from before a loss of data, or after one, is handed out without asking",
         scene: "doubtful messages",
@@ -14,6 +14,12 @@ pub const MISTAKES: [Mistake; 3] = [
         scene: "doubtful messages",
         rule: "a grant may be handed out at once if its memory has the `epoch` of the memory that the client has",
         changes: &[(" and push.number(\"token\") > stamp", "")],
+    },
+    Mistake {
+        what: "whoever is granted the lock by a message takes slot 0",
+        scene: "several holders",
+        rule: "two bytes each: the slot of the lease, and `most`",
+        changes: &[("\"own_slot\": slot,", "\"own_slot\": 0,")],
     },
     Mistake {
         what: "a waiter empties its memory as a client does that has nothing at the lock",
