@@ -2,7 +2,7 @@
 -- SETS: call max min string struct lock VERSION BAD_ID DOT SLOT LEASE FREE CLAIM HUGE SESSION MEMORY MEMORY_SIZE SEAT
 -- SETS: SEAT_SIZE BAD_TEXT TERMS TEXTS TEXTS_AT BAD_TERMS BAD_MOST BAD_TIMES OWN HISTORY PAST PAST_MS HOUR_US DAY_US
 -- SETS: LONGEST_US SLACK_US CALM MARK joining lenient position own owns
--- A local is found faster.
+-- A local is found faster. Constants are no locals in the script that is sent: their values stand in their places.
 local call, max, min, string, struct = redis.call, math.max, math.min, string, struct
 -- Only the first key is declared: a slot that is migrating refuses a request that names a key which is not there, and
 -- the queue is there only while somebody waits. The names of the others end with another word than `lock`.
@@ -36,8 +36,8 @@ local OWN = '<BHc0BBdddHHd'
 -- The history: what its key ends with, how many grants it has, and how long it lives unused.
 local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000'
 local HOUR_US, DAY_US = 3600000000, 86400000000
-local LONGEST_US = 30 * DAY_US -- no lease is longer, and no other time
-local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
+local LONGEST_US = 2592000000000 -- 30 days: no lease is longer, and no other time
+local SLACK_US = 300000000 -- five minutes: the least time between two TTLs of a lock in use
 -- Only an acquire sets these: whether it may add a waiter, and whether the script goes on when memory is short.
 local joining, lenient = false, true
 -- What the reply tells of the client that asks: the position of a waiter; its leases and places, and how many.

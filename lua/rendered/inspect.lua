@@ -1,63 +1,44 @@
 local after, count, tell_from, tell_most = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local call, max, min, string, struct = redis.call, math.max, math.min, string, struct
 local lock = KEYS[1]
-local VERSION = 3 -- of the layout
-local BAD_ID = 'ERR an id must be CLIENT.NUMBER'
-local DOT = 46 -- the byte
-local SLOT, LEASE = '<c1H', '<HBBdddHc0'
-local FREE, CLAIM = '\0\0\0\0', '..'
-local HUGE = 1000 -- no more hold together, whatever they ask for: a script may look at all of them
-local CALM, MARK = '<BBdddddddddHc0', '@'
-local SESSION = '<ddd' -- until when the client counts as alive, how many waiters it has, its heartbeat interval
-local MEMORY, MEMORY_SIZE, SEAT, SEAT_SIZE = '<Bddddd', 41, '<BdddHH', 29
-local BAD_TEXT = 'ERR a memory or seat is not one that a script of this layout gave'
-local TERMS, TEXTS, TEXTS_AT = '<dddddHBBHHH', '<BHHH', 44
-local BAD_TERMS, BAD_MOST = 'ERR the texts in terms are shorter than they say', 'ERR most must be at least 1'
-local BAD_TIMES = 'ERR times must be whole microseconds, and no more than 30 days'
-local OWN = '<BHc0BBdddHHd'
-local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000'
-local HOUR_US, DAY_US = 3600000000, 86400000000
-local LONGEST_US = 30 * DAY_US -- no lease is longer, and no other time
-local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
 local joining, lenient = false, true
 local position, own, owns = 0, '', 0
 local found = call('HGET', lock, '')
-local layout, calm = VERSION, 0
+local layout, calm = 3, 0
 if found then layout, calm = string.byte(found, 1, 2) end
-if layout ~= VERSION then
+if layout ~= 3 then
   return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in layout %d, this client knows layout %d',
-    layout or 0, VERSION))
+    layout or 0, 3))
 end
 if found and (not calm or calm > 1 or #found < (calm == 1 and 76 or 182)) then
   return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in a form of layout %d that this client does not know',
-    VERSION))
+    3))
 end
 local time = call('TIME')
 local raw = time[1] * 1000000 + time[2]
 local waiters = string.sub(lock, 1, -5) .. 'waiters'
-local NUMBERS, STATE = '<BBBBdddddddddddddddddddddHHHHc0H', '<BBBBdddddddddddddddddddddHHHHc0Hc0'
 local version, recorded, accounted, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until, recover_from,
   recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until, first_end,
-  last_end, held, limit, limited = VERSION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, HUGE, 0
+  last_end, held, limit, limited = 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1000, 0
 local tags, zeroth_size, zeroth_at, zeroth_in, taken_field, taken_id, taken = '', 0, 1, found or '', '', '', false
 if calm == 1 then
   version, calm, epoch, stamp, seen, skew, grants, longest, longest_next, recover_until, ttl_until, taken_field, zeroth_at =
-    struct.unpack(CALM, found)
+    struct.unpack('<BBdddddddddHc0', found)
   token, generation = stamp, stamp
   taken_id, taken = string.sub(taken_field, 2), taken_field ~= '' and call('HGET', lock, taken_field)
 elseif found then
   version, calm, recorded, accounted, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until,
     recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until,
-    first_end, last_end, held, limit, limited, tags, zeroth_size, zeroth_at = struct.unpack(NUMBERS, found)
+    first_end, last_end, held, limit, limited, tags, zeroth_size, zeroth_at = struct.unpack('<BBBBdddddddddddddddddddddHHHHc0H', found)
 end
 local beyond = found and string.sub(found, zeroth_at + zeroth_size) or '' -- what a later version of the scripts has added
 if taken then
-  local _, _, _, its_lease, _, its_most = struct.unpack(TERMS, taken)
+  local _, _, _, its_lease, _, its_most = struct.unpack('<dddddHBBHHH', taken)
   local of_id, is_claim = taken_id, false
-  local tag = is_claim and string.sub(of_id, 1, 2) .. CLAIM or string.sub(of_id, -4)
+  local tag = is_claim and string.sub(of_id, 1, 2) .. '..' or string.sub(of_id, -4)
   if #tag < 4 then tag = '.' .. tag end
-  held, limit, limited, tags, first_end, last_end = 1, min(its_most, HUGE), 1, tag, seen + its_lease, seen + its_lease
-  zeroth_in = struct.pack(LEASE, limit, 0, 0, first_end, token, seen - skew, #taken_id, taken_id)
+  held, limit, limited, tags, first_end, last_end = 1, min(its_most, 1000), 1, tag, seen + its_lease, seen + its_lease
+  zeroth_in = struct.pack('<HBBdddHc0', limit, 0, 0, first_end, token, seen - skew, #taken_id, taken_id)
   zeroth_size, zeroth_at = #zeroth_in, 1
 end
 local found_waiting = waiting
@@ -67,9 +48,9 @@ local now = raw + skew
 if live_until <= seen then
   pace = 0
 elseif pace > 0 then
-  if now > seen + 2 * pace and now <= max(last_end, live_until, recover_until) + HOUR_US then now = seen + 2 * pace end
+  if now > seen + 2 * pace and now <= max(last_end, live_until, recover_until) + 3600000000 then now = seen + 2 * pace end
   local latest_us = silent_until - silent_from
-  if now > seen and (now - seen > latest_us or now - silent_until > latest_us / 1.5 or now - silent_until > HOUR_US) then
+  if now > seen and (now - seen > latest_us or now - silent_until > latest_us / 1.5 or now - silent_until > 3600000000) then
     silent_from, silent_until = seen, now
   end
 end
@@ -85,8 +66,6 @@ local fields, messages = {}, {} -- entries to write, and messages to publish
 local named, every -- the ids whose leases are read, and whether all are
 local ended = {} -- the leases that ended in this script
 local dropped = false -- whether the leases that are found are from before a loss of data
-local BATCH = 100 -- the most waiters that one script examines, so that its work is bounded
-local GRANTS = 16 -- the most grants by message, for the same reason
 local looked = 0 -- how many were examined
 local its_id, session, alive_until -- the waiter that was examined last, and its client's session
 local head, head_ticket, head_until, head_beat -- the first live waiter among them, and the heartbeat of its client
@@ -94,9 +73,9 @@ local numbers -- the state, packed
 local again = false -- whether a limit was reached, so that the caller asks again
 local leases = {} -- a list, also of those that have ended; and by id
 local names = held > 0 and named and #named or 0
-for i = names > 0 and string.find(tags, CLAIM, 1, true) and 0 or 1, names do
+for i = names > 0 and string.find(tags, '..', 1, true) and 0 or 1, names do
   local of_id, is_claim = named[i] or named[1], i == 0
-  local tag = is_claim and string.sub(of_id, 1, 2) .. CLAIM or string.sub(of_id, -4)
+  local tag = is_claim and string.sub(of_id, 1, 2) .. '..' or string.sub(of_id, -4)
   if #tag < 4 then tag = '.' .. tag end
   local tag_at = string.find(tags, tag, 1, true)
   while tag_at do
@@ -104,14 +83,14 @@ for i = names > 0 and string.find(tags, CLAIM, 1, true) and 0 or 1, names do
       local slot = (tag_at - 1) / 4
       local text, from, till = zeroth_in, zeroth_at, zeroth_at + zeroth_size - 1
       if slot > 0 then
-        text, from = call('HGET', lock, struct.pack(SLOT, '#', slot)), 1
+        text, from = call('HGET', lock, struct.pack('<c1H', '#', slot)), 1
         till = #text
       end
-      local its_most, claim, broken, its_end, its_token, its_ticket, holder, at = struct.unpack(LEASE, text, from)
+      local its_most, claim, broken, its_end, its_token, its_ticket, holder, at = struct.unpack('<HBBdddHc0', text, from)
       local lease = {slot = slot, most = its_most, claim = claim, broken = broken, ends = its_end, token = its_token,
         ticket = its_ticket, id = holder, beyond = at <= till and string.sub(text, at, till) or ''}
       if claim == 1 and broken == 0 and its_end <= now and its_end > silent_from then
-        local _, _, its_beat = struct.unpack(TERMS, call('HGET', lock, holder))
+        local _, _, its_beat = struct.unpack('<dddddHBBHHH', call('HGET', lock, holder))
         if silent_until - silent_from > 1.5 * its_beat then lease.ends = max(its_end, silent_until + its_beat) end
       end
       if not leases[holder] then
@@ -124,17 +103,17 @@ for i = names > 0 and string.find(tags, CLAIM, 1, true) and 0 or 1, names do
 end
 if held == 0 or limited == 0 or first_end <= now or now < recover_until or every or dropped then
   for slot = 0, held > 0 and #tags / 4 - 1 or -1 do
-    if string.sub(tags, 4 * slot + 1, 4 * slot + 4) ~= FREE then
+    if string.sub(tags, 4 * slot + 1, 4 * slot + 4) ~= '\0\0\0\0' then
       local text, from, till = zeroth_in, zeroth_at, zeroth_at + zeroth_size - 1
       if slot > 0 then
-        text, from = call('HGET', lock, struct.pack(SLOT, '#', slot)), 1
+        text, from = call('HGET', lock, struct.pack('<c1H', '#', slot)), 1
         till = #text
       end
-      local its_most, claim, broken, its_end, its_token, its_ticket, holder, at = struct.unpack(LEASE, text, from)
+      local its_most, claim, broken, its_end, its_token, its_ticket, holder, at = struct.unpack('<HBBdddHc0', text, from)
       local lease = {slot = slot, most = its_most, claim = claim, broken = broken, ends = its_end, token = its_token,
         ticket = its_ticket, id = holder, beyond = at <= till and string.sub(text, at, till) or ''}
       if claim == 1 and broken == 0 and its_end <= now and its_end > silent_from then
-        local _, _, its_beat = struct.unpack(TERMS, call('HGET', lock, holder))
+        local _, _, its_beat = struct.unpack('<dddddHBBHHH', call('HGET', lock, holder))
         if silent_until - silent_from > 1.5 * its_beat then lease.ends = max(its_end, silent_until + its_beat) end
       end
       if not leases[holder] then
@@ -143,7 +122,7 @@ if held == 0 or limited == 0 or first_end <= now or now < recover_until or every
       end
     end
   end
-  limit, limited, first_end, last_end = HUGE, 0, math.huge, 0
+  limit, limited, first_end, last_end = 1000, 0, math.huge, 0
 end
 for i = 1, dropped and #leases or 0 do leases[i].ends, leases[i].how = min(leases[i].ends, now), 'lost' end
 for i = 1, #leases do
@@ -165,7 +144,7 @@ elseif #ended > 0 then
   local pieces, from = {}, 1
   for i = 1, #ended do
     if not ended[i].replaced then
-      pieces[#pieces + 1] = string.sub(tags, from, 4 * ended[i].slot) .. FREE
+      pieces[#pieces + 1] = string.sub(tags, from, 4 * ended[i].slot) .. '\0\0\0\0'
       from = 4 * ended[i].slot + 5
     end
   end
@@ -178,25 +157,25 @@ for i = 1, #leases do
 end
 for slot = tell_from, #tags / 4 - 1 do
   if #holders == tell_most then break end
-  if string.sub(tags, 4 * slot + 1, 4 * slot + 4) ~= FREE then
+  if string.sub(tags, 4 * slot + 1, 4 * slot + 4) ~= '\0\0\0\0' then
     local told_of = by_slot[slot]
     if not told_of then
       local text, from, till = zeroth_in, zeroth_at, zeroth_at + zeroth_size - 1
       if slot > 0 then
-        text, from = call('HGET', lock, struct.pack(SLOT, '#', slot)), 1
+        text, from = call('HGET', lock, struct.pack('<c1H', '#', slot)), 1
         till = #text
       end
-      local its_most, claim, broken, its_end, its_token, its_ticket, holder, at = struct.unpack(LEASE, text, from)
+      local its_most, claim, broken, its_end, its_token, its_ticket, holder, at = struct.unpack('<HBBdddHc0', text, from)
       local lease = {slot = slot, most = its_most, claim = claim, broken = broken, ends = its_end, token = its_token,
         ticket = its_ticket, id = holder, beyond = at <= till and string.sub(text, at, till) or ''}
       if claim == 1 and broken == 0 and its_end <= now and its_end > silent_from then
-        local _, _, its_beat = struct.unpack(TERMS, call('HGET', lock, holder))
+        local _, _, its_beat = struct.unpack('<dddddHBBHHH', call('HGET', lock, holder))
         if silent_until - silent_from > 1.5 * its_beat then lease.ends = max(its_end, silent_until + its_beat) end
       end
       told_of = lease
     end
     local entry = told_of.id == taken_id and taken or call('HGET', lock, told_of.id)
-    local secret_size, label_size, owner_size, tag_size, secret_at = struct.unpack(TEXTS, entry, TEXTS_AT)
+    local secret_size, label_size, owner_size, tag_size, secret_at = struct.unpack('<BHHH', entry, 44)
     local label_at = secret_at + secret_size
     local owner_at = label_at + label_size
     local tag_at = owner_at + owner_size
@@ -212,21 +191,21 @@ if waiting > 0 and not lost then
   for i = 1, #found_waiters, 2 do
     its_id = found_waiters[i]
     local ticket, entry = tonumber(found_waiters[i + 1]), call('HGET', lock, its_id)
-    local _, _, _, _, _, most = struct.unpack(TERMS, entry)
-    local secret_size, label_size, owner_size, tag_size, secret_at = struct.unpack(TEXTS, entry, TEXTS_AT)
+    local _, _, _, _, _, most = struct.unpack('<dddddHBBHHH', entry)
+    local secret_size, label_size, owner_size, tag_size, secret_at = struct.unpack('<BHHH', entry, 44)
     local label_at = secret_at + secret_size
     local owner_at = label_at + label_size
     local tag_at = owner_at + owner_size
     local secret, label = string.sub(entry, secret_at, label_at - 1), string.sub(entry, label_at, owner_at - 1)
     local owner, tag = string.sub(entry, owner_at, tag_at - 1), string.sub(entry, tag_at, tag_at + tag_size - 1)
     local its_client = string.sub(its_id, 1, string.find(its_id, '.', 1, true) - 1)
-    session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
+    session = sessions[its_client] or {struct.unpack('<ddd', call('HGET', lock, its_client .. '.'))}
     sessions[its_client] = session
     alive_until = session[1]
     if alive_until > silent_from and silent_until - silent_from > 1.5 * session[3] then
       alive_until = max(alive_until, silent_until + session[3])
     end
-    page[#page + 1] = {its_id, ticket, label, owner, max(raw - ticket, 0), alive_until > now and 1 or 0, min(most, HUGE)}
+    page[#page + 1] = {its_id, ticket, label, owner, max(raw - ticket, 0), alive_until > now and 1 or 0, min(most, 1000)}
   end
 end
 local told = {'page', page, 'holders', holders, 'grants', grants, 'token', token, 'epoch', epoch}
@@ -234,12 +213,12 @@ local for_people = told and cmsgpack.pack(told) or ''
 if client ~= '' then
   for i = 1, #leases do
     local lease = leases[i]
-    if lease.ends > now and string.find(lease.id, client, 1, true) == 1 and string.byte(lease.id, #client + 1) == DOT then
-      own, owns = own .. struct.pack(OWN, lease.claim, #lease.id, lease.id, SEAT_SIZE, VERSION, epoch, lease.ticket,
+    if lease.ends > now and string.find(lease.id, client, 1, true) == 1 and string.byte(lease.id, #client + 1) == 46 then
+      own, owns = own .. struct.pack('<BHc0BBdddHHd', lease.claim, #lease.id, lease.id, 29, 3, epoch, lease.ticket,
         lease.token, lease.slot, lease.most, lease.ends - now), owns + 1
     end
   end
 end
 return struct.pack('<Bc0BddddddBBdddddHc0Ic0', #word, word, again and 1 or 0, position, waiting, held,
-  held > 0 and first_end - now or 0, now < recover_until and recover_until - now or 0, min(longest, HOUR_US * 5 / 6), MEMORY_SIZE,
-  VERSION, epoch, stamp, token, longest, max(pace, recover_pace, own_pace), owns, own, #for_people, for_people)
+  held > 0 and first_end - now or 0, now < recover_until and recover_until - now or 0, min(longest, 3600000000 * 5 / 6), 41,
+  3, epoch, stamp, token, longest, max(pace, recover_pace, own_pace), owns, own, #for_people, for_people)

@@ -2,91 +2,72 @@ local id, memory, seat, terms, left = unpack(ARGV)
 local left_us = struct.unpack('<d', left)
 local call, max, min, string, struct = redis.call, math.max, math.min, string, struct
 local lock = KEYS[1]
-local VERSION = 3 -- of the layout
-local BAD_ID = 'ERR an id must be CLIENT.NUMBER'
-local DOT = 46 -- the byte
-local SLOT, LEASE = '<c1H', '<HBBdddHc0'
-local FREE, CLAIM = '\0\0\0\0', '..'
-local HUGE = 1000 -- no more hold together, whatever they ask for: a script may look at all of them
-local CALM, MARK = '<BBdddddddddHc0', '@'
-local SESSION = '<ddd' -- until when the client counts as alive, how many waiters it has, its heartbeat interval
-local MEMORY, MEMORY_SIZE, SEAT, SEAT_SIZE = '<Bddddd', 41, '<BdddHH', 29
-local BAD_TEXT = 'ERR a memory or seat is not one that a script of this layout gave'
-local TERMS, TEXTS, TEXTS_AT = '<dddddHBBHHH', '<BHHH', 44
-local BAD_TERMS, BAD_MOST = 'ERR the texts in terms are shorter than they say', 'ERR most must be at least 1'
-local BAD_TIMES = 'ERR times must be whole microseconds, and no more than 30 days'
-local OWN = '<BHc0BBdddHHd'
-local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000'
-local HOUR_US, DAY_US = 3600000000, 86400000000
-local LONGEST_US = 30 * DAY_US -- no lease is longer, and no other time
-local SLACK_US = HOUR_US / 12 -- the least time between two TTLs of a lock in use
 local joining, lenient = false, true
 local position, own, owns = 0, '', 0
 local liveness_us, buffer_us, heartbeat_us, lease_us, room, most, as_claim, size1, size2, size3, size4, texts_at =
-  struct.unpack(TERMS, terms)
-if #terms < texts_at - 1 + size1 + size2 + size3 + size4 then return redis.error_reply(BAD_TERMS) end
-if most == 0 then return redis.error_reply(BAD_MOST) end
-if most > HUGE then most = HUGE end
+  struct.unpack('<dddddHBBHHH', terms)
+if #terms < texts_at - 1 + size1 + size2 + size3 + size4 then return redis.error_reply('ERR the texts in terms are shorter than they say') end
+if most == 0 then return redis.error_reply('ERR most must be at least 1') end
+if most > 1000 then most = 1000 end
 if liveness_us % 1 + buffer_us % 1 + heartbeat_us % 1 + lease_us % 1 + left_us % 1 ~= 0
-  or liveness_us > LONGEST_US or buffer_us > LONGEST_US or heartbeat_us > LONGEST_US or lease_us > LONGEST_US
-  or left_us > LONGEST_US then return redis.error_reply(BAD_TIMES) end
+  or liveness_us > 2592000000000 or buffer_us > 2592000000000 or heartbeat_us > 2592000000000 or lease_us > 2592000000000
+  or left_us > 2592000000000 then return redis.error_reply('ERR times must be whole microseconds, and no more than 30 days') end
 local dot = string.find(id, '.', 1, true) or 1
 local client = string.sub(id, 1, dot - 1)
-if client == '' or not string.find(id, '^%d+$', dot + 1) or #id > 65535 then return redis.error_reply(BAD_ID) end
-if memory ~= '' and #memory < MEMORY_SIZE or seat ~= '' and #seat < SEAT_SIZE then return redis.error_reply(BAD_TEXT) end
-local memory_version, known_epoch, known_stamp, known_token, known_longest, known_pace = VERSION, 0, 0, 0, 0, 0
-local seat_version, seat_epoch, seat_ticket, seat_token, seat_slot, seat_most = VERSION, 0, 0, 0, 0, 0
+if client == '' or not string.find(id, '^%d+$', dot + 1) or #id > 65535 then return redis.error_reply('ERR an id must be CLIENT.NUMBER') end
+if memory ~= '' and #memory < 41 or seat ~= '' and #seat < 29 then return redis.error_reply('ERR a memory or seat is not one that a script of this layout gave') end
+local memory_version, known_epoch, known_stamp, known_token, known_longest, known_pace = 3, 0, 0, 0, 0, 0
+local seat_version, seat_epoch, seat_ticket, seat_token, seat_slot, seat_most = 3, 0, 0, 0, 0, 0
 if memory ~= '' then
-  memory_version, known_epoch, known_stamp, known_token, known_longest, known_pace = struct.unpack(MEMORY, memory)
+  memory_version, known_epoch, known_stamp, known_token, known_longest, known_pace = struct.unpack('<Bddddd', memory)
 end
 if seat ~= '' then
-  seat_version, seat_epoch, seat_ticket, seat_token, seat_slot, seat_most = struct.unpack(SEAT, seat)
+  seat_version, seat_epoch, seat_ticket, seat_token, seat_slot, seat_most = struct.unpack('<BdddHH', seat)
 end
-if memory_version ~= VERSION or seat_version ~= VERSION then return redis.error_reply(BAD_TEXT) end
+if memory_version ~= 3 or seat_version ~= 3 then return redis.error_reply('ERR a memory or seat is not one that a script of this layout gave') end
 if known_epoch % 1 + known_stamp % 1 + known_token % 1 + known_longest % 1 + known_pace % 1
   + seat_epoch % 1 + seat_ticket % 1 + seat_token % 1 ~= 0
-  or known_longest > LONGEST_US or known_pace > LONGEST_US then
+  or known_longest > 2592000000000 or known_pace > 2592000000000 then
   known_stamp, known_longest, known_pace = math.huge, 0, 0
 end
-if seat_slot >= HUGE then return redis.error_reply(BAD_TEXT) end
+if seat_slot >= 1000 then return redis.error_reply('ERR a memory or seat is not one that a script of this layout gave') end
 local own_pace = known_pace
 local found = call('HGET', lock, '')
-local layout, calm = VERSION, 0
+local layout, calm = 3, 0
 if found then layout, calm = string.byte(found, 1, 2) end
-if layout ~= VERSION then
+if layout ~= 3 then
   return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in layout %d, this client knows layout %d',
-    layout or 0, VERSION))
+    layout or 0, 3))
 end
 if found and (not calm or calm > 1 or #found < (calm == 1 and 76 or 182)) then
   return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in a form of layout %d that this client does not know',
-    VERSION))
+    3))
 end
 local time = call('TIME')
 local raw = time[1] * 1000000 + time[2]
 local waiters = string.sub(lock, 1, -5) .. 'waiters'
-local NUMBERS, STATE = '<BBBBdddddddddddddddddddddHHHHc0H', '<BBBBdddddddddddddddddddddHHHHc0Hc0'
 local version, recorded, accounted, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until, recover_from,
   recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until, first_end,
-  last_end, held, limit, limited = VERSION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, HUGE, 0
+  last_end, held, limit, limited = 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1000, 0
 local tags, zeroth_size, zeroth_at, zeroth_in, taken_field, taken_id, taken = '', 0, 1, found or '', '', '', false
 if calm == 1 then
   version, calm, epoch, stamp, seen, skew, grants, longest, longest_next, recover_until, ttl_until, taken_field, zeroth_at =
-    struct.unpack(CALM, found)
+    struct.unpack('<BBdddddddddHc0', found)
   token, generation = stamp, stamp
   taken_id, taken = string.sub(taken_field, 2), taken_field ~= '' and call('HGET', lock, taken_field)
 elseif found then
   version, calm, recorded, accounted, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until,
     recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until,
-    first_end, last_end, held, limit, limited, tags, zeroth_size, zeroth_at = struct.unpack(NUMBERS, found)
+    first_end, last_end, held, limit, limited, tags, zeroth_size, zeroth_at = struct.unpack('<BBBBdddddddddddddddddddddHHHHc0H', found)
 end
 local beyond = found and string.sub(found, zeroth_at + zeroth_size) or '' -- what a later version of the scripts has added
 if taken then
-  local _, _, _, its_lease, _, its_most = struct.unpack(TERMS, taken)
+  local _, _, _, its_lease, _, its_most = struct.unpack('<dddddHBBHHH', taken)
   local of_id, is_claim = taken_id, false
-  local tag = is_claim and string.sub(of_id, 1, 2) .. CLAIM or string.sub(of_id, -4)
+  local tag = is_claim and string.sub(of_id, 1, 2) .. '..' or string.sub(of_id, -4)
   if #tag < 4 then tag = '.' .. tag end
-  held, limit, limited, tags, first_end, last_end = 1, min(its_most, HUGE), 1, tag, seen + its_lease, seen + its_lease
-  zeroth_in = struct.pack(LEASE, limit, 0, 0, first_end, token, seen - skew, #taken_id, taken_id)
+  held, limit, limited, tags, first_end, last_end = 1, min(its_most, 1000), 1, tag, seen + its_lease, seen + its_lease
+  zeroth_in = struct.pack('<HBBdddHc0', limit, 0, 0, first_end, token, seen - skew, #taken_id, taken_id)
   zeroth_size, zeroth_at = #zeroth_in, 1
 end
 local found_waiting = waiting
@@ -96,9 +77,9 @@ local now = raw + skew
 if live_until <= seen then
   pace = 0
 elseif pace > 0 then
-  if now > seen + 2 * pace and now <= max(last_end, live_until, recover_until) + HOUR_US then now = seen + 2 * pace end
+  if now > seen + 2 * pace and now <= max(last_end, live_until, recover_until) + 3600000000 then now = seen + 2 * pace end
   local latest_us = silent_until - silent_from
-  if now > seen and (now - seen > latest_us or now - silent_until > latest_us / 1.5 or now - silent_until > HOUR_US) then
+  if now > seen and (now - seen > latest_us or now - silent_until > latest_us / 1.5 or now - silent_until > 3600000000) then
     silent_from, silent_until = seen, now
   end
 end
@@ -114,8 +95,6 @@ local fields, messages = {}, {} -- entries to write, and messages to publish
 local named, every -- the ids whose leases are read, and whether all are
 local ended = {} -- the leases that ended in this script
 local dropped = false -- whether the leases that are found are from before a loss of data
-local BATCH = 100 -- the most waiters that one script examines, so that its work is bounded
-local GRANTS = 16 -- the most grants by message, for the same reason
 local looked = 0 -- how many were examined
 local its_id, session, alive_until -- the waiter that was examined last, and its client's session
 local head, head_ticket, head_until, head_beat -- the first live waiter among them, and the heartbeat of its client
@@ -134,7 +113,7 @@ if lost then
   waiting, found_waiting, live_until = 0, 0, 0
 end
 local highest = max(known_epoch, known_stamp, known_token, seat_epoch, seat_ticket, seat_token)
-local believed = highest <= stamp or highest <= raw + DAY_US
+local believed = highest <= stamp or highest <= raw + 86400000000
 if believed then
   local knows = known_epoch > 0 -- a stranger knows of no loss
   local rollback = knows and (known_epoch > epoch or seat_epoch > epoch
@@ -160,9 +139,9 @@ end
 named = {id}
 local leases = {} -- a list, also of those that have ended; and by id
 local names = held > 0 and named and #named or 0
-for i = names > 0 and string.find(tags, CLAIM, 1, true) and 0 or 1, names do
+for i = names > 0 and string.find(tags, '..', 1, true) and 0 or 1, names do
   local of_id, is_claim = named[i] or named[1], i == 0
-  local tag = is_claim and string.sub(of_id, 1, 2) .. CLAIM or string.sub(of_id, -4)
+  local tag = is_claim and string.sub(of_id, 1, 2) .. '..' or string.sub(of_id, -4)
   if #tag < 4 then tag = '.' .. tag end
   local tag_at = string.find(tags, tag, 1, true)
   while tag_at do
@@ -170,14 +149,14 @@ for i = names > 0 and string.find(tags, CLAIM, 1, true) and 0 or 1, names do
       local slot = (tag_at - 1) / 4
       local text, from, till = zeroth_in, zeroth_at, zeroth_at + zeroth_size - 1
       if slot > 0 then
-        text, from = call('HGET', lock, struct.pack(SLOT, '#', slot)), 1
+        text, from = call('HGET', lock, struct.pack('<c1H', '#', slot)), 1
         till = #text
       end
-      local its_most, claim, broken, its_end, its_token, its_ticket, holder, at = struct.unpack(LEASE, text, from)
+      local its_most, claim, broken, its_end, its_token, its_ticket, holder, at = struct.unpack('<HBBdddHc0', text, from)
       local lease = {slot = slot, most = its_most, claim = claim, broken = broken, ends = its_end, token = its_token,
         ticket = its_ticket, id = holder, beyond = at <= till and string.sub(text, at, till) or ''}
       if claim == 1 and broken == 0 and its_end <= now and its_end > silent_from then
-        local _, _, its_beat = struct.unpack(TERMS, call('HGET', lock, holder))
+        local _, _, its_beat = struct.unpack('<dddddHBBHHH', call('HGET', lock, holder))
         if silent_until - silent_from > 1.5 * its_beat then lease.ends = max(its_end, silent_until + its_beat) end
       end
       if not leases[holder] then
@@ -190,17 +169,17 @@ for i = names > 0 and string.find(tags, CLAIM, 1, true) and 0 or 1, names do
 end
 if held == 0 or limited == 0 or first_end <= now or now < recover_until or every or dropped then
   for slot = 0, held > 0 and #tags / 4 - 1 or -1 do
-    if string.sub(tags, 4 * slot + 1, 4 * slot + 4) ~= FREE then
+    if string.sub(tags, 4 * slot + 1, 4 * slot + 4) ~= '\0\0\0\0' then
       local text, from, till = zeroth_in, zeroth_at, zeroth_at + zeroth_size - 1
       if slot > 0 then
-        text, from = call('HGET', lock, struct.pack(SLOT, '#', slot)), 1
+        text, from = call('HGET', lock, struct.pack('<c1H', '#', slot)), 1
         till = #text
       end
-      local its_most, claim, broken, its_end, its_token, its_ticket, holder, at = struct.unpack(LEASE, text, from)
+      local its_most, claim, broken, its_end, its_token, its_ticket, holder, at = struct.unpack('<HBBdddHc0', text, from)
       local lease = {slot = slot, most = its_most, claim = claim, broken = broken, ends = its_end, token = its_token,
         ticket = its_ticket, id = holder, beyond = at <= till and string.sub(text, at, till) or ''}
       if claim == 1 and broken == 0 and its_end <= now and its_end > silent_from then
-        local _, _, its_beat = struct.unpack(TERMS, call('HGET', lock, holder))
+        local _, _, its_beat = struct.unpack('<dddddHBBHHH', call('HGET', lock, holder))
         if silent_until - silent_from > 1.5 * its_beat then lease.ends = max(its_end, silent_until + its_beat) end
       end
       if not leases[holder] then
@@ -209,7 +188,7 @@ if held == 0 or limited == 0 or first_end <= now or now < recover_until or every
       end
     end
   end
-  limit, limited, first_end, last_end = HUGE, 0, math.huge, 0
+  limit, limited, first_end, last_end = 1000, 0, math.huge, 0
 end
 for i = 1, dropped and #leases or 0 do leases[i].ends, leases[i].how = min(leases[i].ends, now), 'lost' end
 local word, told, mine = 'lost', nil, leases[id]
@@ -222,7 +201,7 @@ if mine and mine.token == seat_token and not mine.how and (mine.ends > now or le
       lease.claim = 0
       do
         local of_id, is_claim, behind = lease.id, lease.claim == 1, 4 * lease.slot + 5
-        local tag = is_claim and string.sub(of_id, 1, 2) .. CLAIM or string.sub(of_id, -4)
+        local tag = is_claim and string.sub(of_id, 1, 2) .. '..' or string.sub(of_id, -4)
         if #tag < 4 then tag = '.' .. tag end
         tags = (behind > #tags + 4 and tags or string.sub(tags, 1, behind - 5)) .. tag .. string.sub(tags, behind)
         lease.changed = true
@@ -252,13 +231,13 @@ else
       for i = 1, #over do over[i].ends, over[i].how = now, 'lost' end
       for i = 1, #leases do leases[i].replaced = leases[i].slot == seat_slot end
       if waiting > 0 and call('ZSCORE', waiters, id) then leaving[1], leaving[id], waiting = id, true, waiting - 1 end
-      tags = tags .. string.rep(FREE, seat_slot - #tags / 4)
+      tags = tags .. string.rep('\0\0\0\0', seat_slot - #tags / 4)
       local lease = {slot = seat_slot, most = seat_most, claim = 0, broken = 0, ends = now + left_us, token = seat_token,
         ticket = seat_ticket, id = id, beyond = ''}
       leases[#leases + 1], leases[id] = lease, lease
       do
         local of_id, is_claim, behind = lease.id, lease.claim == 1, 4 * lease.slot + 5
-        local tag = is_claim and string.sub(of_id, 1, 2) .. CLAIM or string.sub(of_id, -4)
+        local tag = is_claim and string.sub(of_id, 1, 2) .. '..' or string.sub(of_id, -4)
         if #tag < 4 then tag = '.' .. tag end
         tags = (behind > #tags + 4 and tags or string.sub(tags, 1, behind - 5)) .. tag .. string.sub(tags, behind)
         lease.changed = true
@@ -294,14 +273,14 @@ elseif #ended > 0 then
   local pieces, from = {}, 1
   for i = 1, #ended do
     if not ended[i].replaced then
-      pieces[#pieces + 1] = string.sub(tags, from, 4 * ended[i].slot) .. FREE
+      pieces[#pieces + 1] = string.sub(tags, from, 4 * ended[i].slot) .. '\0\0\0\0'
       from = 4 * ended[i].slot + 5
     end
   end
   tags = string.match(table.concat(pieces) .. string.sub(tags, from), '^.*%Z')
 end
 while (contender or waiting > 0) and held < limit and now >= recover_until do
-  while not head and waiting > 0 and looked < BATCH do
+  while not head and waiting > 0 and looked < 100 do
     local at_rank = looked == 0 and '0' or looked -- to make a text of a number costs as much as a small command
     local found_id, its_ticket = unpack(call('ZRANGE', waiters, at_rank, at_rank, 'WITHSCORES'))
     its_id, its_ticket = found_id, tonumber(its_ticket)
@@ -309,7 +288,7 @@ while (contender or waiting > 0) and held < limit and now >= recover_until do
     looked = looked + 1
     if not leaving[its_id] then
       local its_client = string.sub(its_id, 1, string.find(its_id, '.', 1, true) - 1)
-      session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
+      session = sessions[its_client] or {struct.unpack('<ddd', call('HGET', lock, its_client .. '.'))}
       sessions[its_client] = session
       alive_until = session[1]
       if alive_until > silent_from and silent_until - silent_from > 1.5 * session[3] then
@@ -322,31 +301,31 @@ while (contender or waiting > 0) and held < limit and now >= recover_until do
       end
     end
   end
-  again = not head and looked == BATCH and waiting > 0
+  again = not head and looked == 100 and waiting > 0
   if again or not head and not contender then break end
   local entry, its_lease, its_most, its_ticket, its_end = asked, asked_us, asked_most, place, ends
   its_id = head or contender
   if head then
     local its_liveness, _
     entry, its_ticket = call('HGET', lock, head), head_ticket
-    its_liveness, _, _, its_lease, _, its_most = struct.unpack(TERMS, entry)
-    its_most, its_end = min(its_most, HUGE), min(now + max(its_lease, its_liveness, 3 * head_beat), head_until)
+    its_liveness, _, _, its_lease, _, its_most = struct.unpack('<dddddHBBHHH', entry)
+    its_most, its_end = min(its_most, 1000), min(now + max(its_lease, its_liveness, 3 * head_beat), head_until)
   end
   if held >= its_most then break end
-  if head and #messages == GRANTS then
+  if head and #messages == 16 then
     again = true
     break
   end
   if head or queued then leaving[#leaving + 1], leaving[its_id], waiting = its_id, true, waiting - 1 end
   stamp = max(raw, stamp + 1)
   token, grants = stamp, grants + 1
-  local lease = {slot = ((string.find(tags, FREE, 1, true) or #tags + 1) - 1) / 4, most = its_most,
+  local lease = {slot = ((string.find(tags, '\0\0\0\0', 1, true) or #tags + 1) - 1) / 4, most = its_most,
     claim = (head or its_end < now + its_lease) and 1 or 0, broken = 0, ends = its_end, token = token,
     ticket = min(its_ticket, token), id = its_id, beyond = ''}
   leases[#leases + 1], leases[its_id] = lease, lease
   do
     local of_id, is_claim, behind = lease.id, lease.claim == 1, 4 * lease.slot + 5
-    local tag = is_claim and string.sub(of_id, 1, 2) .. CLAIM or string.sub(of_id, -4)
+    local tag = is_claim and string.sub(of_id, 1, 2) .. '..' or string.sub(of_id, -4)
     if #tag < 4 then tag = '.' .. tag end
     tags = (behind > #tags + 4 and tags or string.sub(tags, 1, behind - 5)) .. tag .. string.sub(tags, behind)
     lease.changed = true
@@ -370,15 +349,15 @@ while (contender or waiting > 0) and held < limit and now >= recover_until do
 end
 do
   local stands = held > 0 or waiting > 0
-  if waiting == 0 and live_until > 0 and not string.find(tags, CLAIM, 1, true) then live_until = 0 end
+  if waiting == 0 and live_until > 0 and not string.find(tags, '..', 1, true) then live_until = 0 end
   local rest_us = max(recover_until - now, last_end - now, live_until - now, stamp - raw, 0)
-  local needed_until = raw + ((stands or grants > 1) and DAY_US or HOUR_US) + rest_us
-  local new_ttl = lost or ttl_until < needed_until or ttl_until > needed_until + 2 * SLACK_US
-  if new_ttl then ttl_until = needed_until + SLACK_US end
+  local needed_until = raw + ((stands or grants > 1) and 86400000000 or 3600000000) + rest_us
+  local new_ttl = lost or ttl_until < needed_until or ttl_until > needed_until + 2 * 300000000
+  if new_ttl then ttl_until = needed_until + 300000000 end
   local adds = contender and joins and (moves or not queued)
   calm = not stands and grants > 1 and stamp == token and recorded == 0 and live_until == 0
     and now >= recover_until and 1 or 0
-  local past = (recorded == 1 or not found) and string.sub(lock, 1, -5) .. HISTORY
+  local past = (recorded == 1 or not found) and string.sub(lock, 1, -5) .. 'history'
   if not found then recorded = redis.pcall('EXISTS', past) == 1 and 1 or 0 end
   local gone, rows = {}, recorded == 1 and {}
   for i = 1, #ended do
@@ -387,7 +366,7 @@ do
     if now_held.ends <= now and (not joins or lease.id ~= contender) then gone[#gone + 1] = lease.id end
     local entry = recorded == 1 and call('HGET', lock, lease.id)
     if entry then
-      local secret_size, label_size, owner_size, tag_size, secret_at = struct.unpack(TEXTS, entry, TEXTS_AT)
+      local secret_size, label_size, owner_size, tag_size, secret_at = struct.unpack('<BHHH', entry, 44)
       local label_at = secret_at + secret_size
       local owner_at = label_at + label_size
       local tag_at = owner_at + owner_size
@@ -402,7 +381,7 @@ do
     local now_held = leases[its_id]
     if not now_held or now_held.ends <= now then gone[#gone + 1] = its_id end
     local its_client = string.sub(its_id, 1, string.find(its_id, '.', 1, true) - 1)
-    session = sessions[its_client] or {struct.unpack(SESSION, call('HGET', lock, its_client .. '.'))}
+    session = sessions[its_client] or {struct.unpack('<ddd', call('HGET', lock, its_client .. '.'))}
     sessions[its_client] = session
     alive_until = session[1]
     if alive_until > silent_from and silent_until - silent_from > 1.5 * session[3] then
@@ -421,7 +400,7 @@ do
     if planned[2] == 0 then
       gone[#gone + 1] = its_client .. '.'
     else
-      fields[#fields + 1], fields[#fields + 2] = its_client .. '.', struct.pack(SESSION, unpack(planned))
+      fields[#fields + 1], fields[#fields + 2] = its_client .. '.', struct.pack('<ddd', unpack(planned))
     end
   end
   local may = redis.acl_check_cmd -- Redis 6 cannot be asked
@@ -436,12 +415,12 @@ do
     for i = 1, #leases do
       local lease = leases[i]
       if lease.changed and lease.ends > now then
-        local text = struct.pack(LEASE, lease.most, lease.claim, lease.broken, lease.ends, lease.token, lease.ticket,
+        local text = struct.pack('<HBBdddHc0', lease.most, lease.claim, lease.broken, lease.ends, lease.token, lease.ticket,
           #lease.id, lease.id) .. lease.beyond
         if lease.slot == 0 then
           zeroth = text
         else
-          fields[#fields + 1], fields[#fields + 2] = struct.pack(SLOT, '#', lease.slot), text
+          fields[#fields + 1], fields[#fields + 2] = struct.pack('<c1H', '#', lease.slot), text
         end
       end
     end
@@ -451,10 +430,10 @@ do
     end
     if calm == 1 then
       local field = '' -- nobody holds it
-      numbers = struct.pack(CALM, VERSION, 1, epoch, stamp, now, skew, grants, longest, longest_next, recover_until, ttl_until,
+      numbers = struct.pack('<BBdddddddddHc0', 3, 1, epoch, stamp, now, skew, grants, longest, longest_next, recover_until, ttl_until,
         #field, field) .. beyond
     else
-      numbers = struct.pack(STATE, VERSION, 0, recorded, accounted, stamp, token, epoch, now, skew, pace, pace_until,
+      numbers = struct.pack('<BBBBdddddddddddddddddddddHHHHc0Hc0', 3, 0, recorded, accounted, stamp, token, epoch, now, skew, pace, pace_until,
         silent_from, silent_until, recover_from, recover_until, recover_pace, grants, longest, longest_next, generation,
         waiting, live_until, ttl_until, held > 0 and first_end or 0, last_end, held, limit, limited, #tags, tags, #zeroth,
         zeroth) .. beyond
@@ -474,18 +453,18 @@ do
     if waiting > 0 then call('PEXPIRE', waiters, ttl) end
   end
   if #leaving > 0 then call('ZREM', waiters, unpack(leaving)) end
-  for i = 1, rows and #rows or 0 do redis.pcall('XADD', past, 'NOMKSTREAM', 'MAXLEN', '~', PAST, '*', '', rows[i]) end
-  if new_ttl and recorded == 1 then redis.pcall('PEXPIRE', past, PAST_MS) end
+  for i = 1, rows and #rows or 0 do redis.pcall('XADD', past, 'NOMKSTREAM', 'MAXLEN', '~', '1000', '*', '', rows[i]) end
+  if new_ttl and recorded == 1 then redis.pcall('PEXPIRE', past, '604800000') end
   for i = 1, #messages do
     local lease, kind, entry, its_left_us = unpack(messages[i])
-    local secret_size, label_size, owner_size, tag_size, secret_at = struct.unpack(TEXTS, entry, TEXTS_AT)
+    local secret_size, label_size, owner_size, tag_size, secret_at = struct.unpack('<BHHH', entry, 44)
     local label_at = secret_at + secret_size
     local owner_at = label_at + label_size
     local tag_at = owner_at + owner_size
     local secret, label = string.sub(entry, secret_at, label_at - 1), string.sub(entry, label_at, owner_at - 1)
     local owner, tag = string.sub(entry, owner_at, tag_at - 1), string.sub(entry, tag_at, tag_at + tag_size - 1)
-    local message = struct.pack('<Bc0dBBdddddBBdddHHHc0Bc0Hc0', #kind, kind, its_left_us, MEMORY_SIZE, VERSION, epoch,
-      stamp, token, longest, max(pace, recover_pace), SEAT_SIZE, VERSION, epoch, lease.ticket, lease.token, lease.slot,
+    local message = struct.pack('<Bc0dBBdddddBBdddHHHc0Bc0Hc0', #kind, kind, its_left_us, 41, 3, epoch,
+      stamp, token, longest, max(pace, recover_pace), 29, 3, epoch, lease.ticket, lease.token, lease.slot,
       lease.most, #lease.id, lease.id, #secret, secret, #lock, lock)
     local to = string.match(lock, '^[^{]*') .. (tag ~= '' and '{' .. tag .. '}:' or '') .. 'client:'
       .. string.sub(lease.id, 1, string.find(lease.id, '.', 1, true) - 1)
@@ -497,12 +476,12 @@ local for_people = told and cmsgpack.pack(told) or ''
 if client ~= '' then
   for i = 1, #leases do
     local lease = leases[i]
-    if lease.ends > now and string.find(lease.id, client, 1, true) == 1 and string.byte(lease.id, #client + 1) == DOT then
-      own, owns = own .. struct.pack(OWN, lease.claim, #lease.id, lease.id, SEAT_SIZE, VERSION, epoch, lease.ticket,
+    if lease.ends > now and string.find(lease.id, client, 1, true) == 1 and string.byte(lease.id, #client + 1) == 46 then
+      own, owns = own .. struct.pack('<BHc0BBdddHHd', lease.claim, #lease.id, lease.id, 29, 3, epoch, lease.ticket,
         lease.token, lease.slot, lease.most, lease.ends - now), owns + 1
     end
   end
 end
 return struct.pack('<Bc0BddddddBBdddddHc0Ic0', #word, word, again and 1 or 0, position, waiting, held,
-  held > 0 and first_end - now or 0, now < recover_until and recover_until - now or 0, min(longest, HOUR_US * 5 / 6), MEMORY_SIZE,
-  VERSION, epoch, stamp, token, longest, max(pace, recover_pace, own_pace), owns, own, #for_people, for_people)
+  held > 0 and first_end - now or 0, now < recover_until and recover_until - now or 0, min(longest, 3600000000 * 5 / 6), 41,
+  3, epoch, stamp, token, longest, max(pace, recover_pace, own_pace), owns, own, #for_people, for_people)

@@ -47,11 +47,14 @@ impl Verb {
 }
 
 /// The text of a script, with its parts in the places of the lines `-- include NAME`, each as `read` makes it of the
-/// file.
-///
+/// file, and with the values of constants in their places.
+pub(crate) fn assemble(file: &str, read: &dyn Fn(&str, &str) -> String) -> String {
+    put_constants(&with_parts(file, read))
+}
+
 /// Parts are text and no functions: a function would be made anew on every run, and so would a box for every variable
 /// that it shares with others.
-pub(crate) fn assemble(file: &str, read: &dyn Fn(&str, &str) -> String) -> String {
+fn with_parts(file: &str, read: &dyn Fn(&str, &str) -> String) -> String {
     // A test assembles all of them.
     let (_, text) = FILES.iter().find(|(name, _)| *name == file).unwrap_or_else(|| panic!("no part {file}"));
     let mut assembled = String::new();
@@ -62,7 +65,7 @@ pub(crate) fn assemble(file: &str, read: &dyn Fn(&str, &str) -> String) -> Strin
             Some(part) => {
                 let name = part.split([':', ' ']).next().unwrap_or_default();
                 let indent = &line[..line.len() - code.len()];
-                for line in assemble(&format!("lib/{name}"), read).lines() {
+                for line in with_parts(&format!("lib/{name}"), read).lines() {
                     assembled.extend([if line.is_empty() { "" } else { indent }, line, "\n"]);
                 }
             }
@@ -70,6 +73,52 @@ pub(crate) fn assemble(file: &str, read: &dyn Fn(&str, &str) -> String) -> Strin
         }
     }
     assembled
+}
+
+/// Puts the value of each constant, a local whose name has no small letters, where its name stands: a script may have
+/// 200 locals, and constants would take a fifth of them.
+fn put_constants(text: &str) -> String {
+    let mut constants = Vec::new();
+    let mut put = String::with_capacity(text.len());
+    for line in text.lines() {
+        match declared_constants(line) {
+            Some(declared) => constants.extend(declared),
+            None => put.extend([with_values(line, &constants).as_str(), "\n"]),
+        }
+    }
+    put
+}
+
+/// The names and values of a line `local A, B = 1, 'text' -- why`.
+fn declared_constants(line: &str) -> Option<Vec<(&str, &str)>> {
+    let (names, values) = line.trim_start().strip_prefix("local ")?.split_once(" = ")?;
+    let is_constant =
+        |name: &str| name.starts_with(|first: char| first.is_ascii_uppercase()) && !has_small_letters(name);
+    let values = values.split_once(" -- ").map_or(values, |(values, _)| values);
+    let values = if names.contains(',') { values.split(", ").collect() } else { vec![values] };
+    names.split(", ").all(is_constant).then(|| names.split(", ").zip(values).collect())
+}
+
+fn has_small_letters(name: &str) -> bool {
+    name.contains(|letter: char| letter.is_ascii_lowercase())
+}
+
+/// Comments and texts in quotes stay as they are.
+fn with_values(line: &str, constants: &[(&str, &str)]) -> String {
+    let code = line.find("--").map_or(line, |comment| &line[..comment]);
+    let mut put = String::with_capacity(line.len());
+    for (index, piece) in code.split('\'').enumerate() {
+        let is_quoted = index % 2 == 1;
+        put.push_str(if index > 0 { "'" } else { "" });
+        for word in piece.split_inclusive(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_') {
+            let name = word.trim_end_matches(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+            match constants.iter().find(|(constant, _)| !is_quoted && *constant == name) {
+                Some((_, value)) => put.extend([value, &word[name.len()..]]),
+                None => put.push_str(word),
+            }
+        }
+    }
+    put + &line[code.len()..]
 }
 
 #[cfg(test)]
@@ -138,6 +187,14 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Also where a value has a comma, or a name stands in a text.
+    #[test]
+    fn constants_stand_in_their_places() {
+        let text =
+            "local A, B_US = 1, 'x' -- two\nlocal BAD = 'of A, and more'\nlocal a = A + AB .. B_US -- A\nf('A', BAD)";
+        assert_eq!(put_constants(text), "local a = 1 + AB .. 'x' -- A\nf('A', 'of A, and more')\n");
     }
 
     #[test]

@@ -14,6 +14,7 @@ mod mixed_settings;
 mod model;
 mod outages;
 mod recovery;
+mod room;
 mod scene;
 
 use std::time::Instant;
