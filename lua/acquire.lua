@@ -10,7 +10,7 @@ local id, memory, seat, terms = unpack(ARGV)
 -- include terms: terms → liveness_us, buffer_us, heartbeat_us, lease_us, room, most, as_claim
 -- include asker: id → client
 joining, lenient = room > 0, false -- a server without memory admits no new waiters
-local own_pace, left_us = heartbeat_us, lease_us
+local own_pace, left_us, shortest_us = heartbeat_us, lease_us, min(lease_us, liveness_us)
 -- include times
 -- include found
 -- include time
@@ -24,7 +24,7 @@ local own_pace, left_us = heartbeat_us, lease_us
 local word, told = 'disbelieved', nil
 -- include restore: known_…, seat_…, own_pace, left_us → believed
 named = {id}
--- include leases: named
+-- include leases: named → mine
 if not believed then
   -- include sweep
   -- include answer: the script ends
@@ -34,7 +34,7 @@ if epoch == 0 then
   epoch = stamp
 end
 
-local mine, own_session = leases[id], nil
+local own_session
 if not mine or mine.ends <= now then
   contender, asked, asked_us, asked_most = id, terms, lease_us, most
   ends = now + (as_claim == 1 and min(lease_us, liveness_us) or lease_us)

@@ -11,21 +11,24 @@ local liveness_us, buffer_us, heartbeat_us = struct.unpack('<ddd', times)
 local seat = ''
 -- include keys
 -- include known: memory → known_…
-local own_pace, lease_us, left_us = heartbeat_us, 0, 0
+local own_pace, lease_us, left_us, shortest_us = heartbeat_us, 0, 0, liveness_us
 -- include times
 -- include begin
 -- include plan
 -- include lost
 -- include restore: known_…, own_pace, left_us
 named = {unpack(ARGV, 4)}
+for i = 1, #named do
+  local id = named[i]
+  -- include own_id: id, client
+end
 -- include leases: named
 
 local first, rank, missing
 for i = 1, #named do
   local id = named[i]
-  -- include own_id: id, client
-  local mine = leases[id]
-  if not mine or mine.ends <= now then
+  local lease = leases[id]
+  if not lease or lease.ends <= now then
     local its_rank = waiting > 0 and call('ZRANK', waiters, id)
     if its_rank then first, rank = first or id, rank or its_rank else missing = true end
   end

@@ -11,6 +11,7 @@ local after, count, tell_from, tell_most = ARGV[1], ARGV[2], tonumber(ARGV[3]), 
 -- include plan
 -- include leases
 -- include sweep
+-- include clear
 
 local client, word, own_pace = '', 'state', 0
 -- include tell_holders → holders

@@ -10,6 +10,7 @@ local id, memory, seat, terms, left = unpack(ARGV)
 local left_us = struct.unpack('<d', left)
 -- include keys
 -- include terms: terms → lease_us, most
+local shortest_us = lease_us
 -- include times
 -- include asker: id → client
 -- include known: memory, seat → known_…, seat_…
@@ -19,19 +20,16 @@ local own_pace = known_pace
 -- include lost
 -- include restore: known_…, seat_…, own_pace, left_us → believed
 named = {id}
--- include leases: named
+-- include leases: named → mine
 
-local word, told, mine = 'lost', nil, leases[id]
+local word, told = 'lost', nil
 -- Also a lease that is over, if no script has ended it: the server has forgotten a renewal, or its clock has jumped.
 if mine and mine.token == seat_token and not mine.how and (mine.ends > now or left_us > 0 and mine.broken == 0) then
   word = mine.broken == 1 and 'broken' or 'renewed'
   if mine.broken == 0 then
-    local lease = mine
-    lease.ends, lease.most, lease.changed = max(lease.ends, now + lease_us), max(lease.most, most), true
-    if lease.claim == 1 then
-      lease.claim = 0
-      -- include put: lease
-    end
+    -- A renewal prolongs a lease. Of a claim it makes one that lasts for as long as its holder asked.
+    mine.ends = mine.claim == 1 and now + lease_us or max(mine.ends, now + lease_us)
+    mine.most, mine.claim, mine.changed = max(mine.most, most), 0, true
   end
 else
   seat_most = max(seat_most, most)

@@ -6,6 +6,7 @@ pub mod cycle;
 pub mod fleet;
 pub mod footprint;
 pub mod hand_off;
+pub mod holders;
 pub mod leases;
 pub mod renewal;
 pub mod server_time;
@@ -24,7 +25,7 @@ macro_rules! groups {
 }
 
 pub const GROUPS: &[Group] =
-    groups![server_time cycle hand_off counts footprint waiters leases renewal fleet zombies capacity];
+    groups![server_time cycle hand_off counts footprint waiters holders leases renewal fleet zombies capacity];
 
 /// What a helper process does.
 pub fn play(role: &str, arguments: &[String]) {

@@ -306,6 +306,8 @@ class Lease:
             self._lost = "an operator broke it" if reply.word == "broken" else "it has ended at the server"
         elif now_us() < self._notice_at:  # otherwise it was lost meanwhile, which is final
             self._counts(reply)
+            if "again" in reply:
+                self._renew_at = 0  # the server has more to grant: another renewal goes at once
 
     def release(self):
         """Gives the lock back. Raises `Lost` if the lease was over before."""

@@ -3,12 +3,12 @@
 -- messages.
 -- PACKS: kind left_us memory seat id secret lock
 -- NEEDS: lost found found_waiting recorded contender queued joins moves place sessions leaving fields messages
--- NEEDS: leases ended held last_end taken_id taken
+-- NEEDS: leases ended held claims last_end taken_id taken
 -- SETS: live_until ttl_until recorded calm its_id
 do
   local stands = held > 0 or waiting > 0
   -- The clock goes by heartbeats until also the last claim is confirmed: its waiter was one until now.
-  if waiting == 0 and live_until > 0 and not string.find(tags, CLAIM, 1, true) then live_until = 0 end
+  if waiting == 0 and claims == 0 then live_until = 0 end
   -- If TIME was set back, stamps ahead of it must be remembered until it has caught up.
   local rest_us = max(recover_until - now, last_end - now, live_until - now, stamp - raw, 0)
   -- An idle lock that was granted only once is forgotten after an hour, because a million names may be used like that;

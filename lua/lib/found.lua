@@ -9,7 +9,7 @@ if layout ~= VERSION then
     layout or 0, VERSION))
 end
 -- Of what is shorter than the numbers, or has a mark that only a later version knows, no number can be read.
-if found and (not calm or calm > 1 or #found < (calm == 1 and 76 or 182)) then
+if found and (not calm or calm > 1 or #found < (calm == 1 and 76 or 184)) then
   return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in a form of layout %d that this client does not know',
     VERSION))
 end

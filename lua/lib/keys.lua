@@ -1,22 +1,22 @@
 -- keys: the keys of one lock, and the forms of what is packed.
--- SETS: call max min string struct lock VERSION BAD_ID DOT SLOT LEASE FREE CLAIM HUGE SESSION MEMORY MEMORY_SIZE SEAT
+-- SETS: call max min string struct lock VERSION BAD_ID LONGEST_ID DOT SLOT LEASE FREE HUGE SESSION MEMORY MEMORY_SIZE SEAT
 -- SETS: SEAT_SIZE BAD_TEXT TERMS TEXTS TEXTS_AT BAD_TERMS BAD_MOST BAD_TIMES OWN HISTORY PAST PAST_MS HOUR_US DAY_US
--- SETS: LONGEST_US SLACK_US CALM MARK joining lenient position own owns
+-- SETS: SHORTEST_US LONGEST_US SLACK_US CALM MARK joining lenient position own owns
+-- SETS: seat_epoch seat_ticket seat_token seat_slot seat_most
 -- A local is found faster. Constants are no locals in the script that is sent: their values stand in their places.
 local call, max, min, string, struct = redis.call, math.max, math.min, string, struct
 -- Only the first key is declared: a slot that is migrating refuses a request that names a key which is not there, and
 -- the queue is there only while somebody waits. The names of the others end with another word than `lock`.
 local lock = KEYS[1]
-local VERSION = 3 -- of the layout
+local VERSION = 4 -- of the layout
 -- Fields with other names must not be taken for ids: `` has the state, `CLIENT.` a session, `#` and two bytes the lease
 -- of a slot.
-local BAD_ID = 'ERR an id must be CLIENT.NUMBER'
+local BAD_ID, LONGEST_ID = 'ERR an id must be CLIENT.NUMBER of at most 1000 bytes', 1000
 local DOT = 46 -- the byte
 -- The field of a slot, and its lease: most claim broken end token ticket id. That of slot 0 is in the state, so that a
 -- lock has one field.
 local SLOT, LEASE = '<c1H', '<HBBdddHc0'
--- The tag of a free slot, and the end of that of a claim (lib/tag.lua).
-local FREE, CLAIM = '\0\0\0\0', '..'
+local FREE = '\0\0\0\0' -- the tag of a free slot (lib/tag.lua)
 local HUGE = 1000 -- no more hold together, whatever they ask for: a script may look at all of them
 -- The state of a calm lock: VERSION, 1, epoch stamp seen skew grants longest longest_next recover_until ttl_until, and the
 -- field of the id that took it last: this mark and the id. While the id holds the lock, its entry is there.
@@ -29,7 +29,7 @@ local BAD_TEXT = 'ERR a memory or seat is not one that a script of this layout g
 -- What a client asks for, and the second half of it: see lib/terms.lua and lib/texts.lua.
 local TERMS, TEXTS, TEXTS_AT = '<dddddHBBHHH', '<BHHH', 44
 local BAD_TERMS, BAD_MOST = 'ERR the texts in terms are shorter than they say', 'ERR most must be at least 1'
-local BAD_TIMES = 'ERR times must be whole microseconds, and no more than 30 days'
+local BAD_TIMES = 'ERR times must be whole microseconds up to 30 days, and a lease or liveness at least 50 ms'
 -- A lease or place of the client that asks, as the reply tells it: flags (1: it is a claim), its id, its seat, and what is
 -- left of the lease.
 local OWN = '<BHc0BBdddHHd'
@@ -37,8 +37,11 @@ local OWN = '<BHc0BBdddHHd'
 local HISTORY, PAST, PAST_MS = 'history', '1000', '604800000'
 local HOUR_US, DAY_US = 3600000000, 86400000000
 local LONGEST_US = 2592000000000 -- 30 days: no lease is longer, and no other time
+local SHORTEST_US = 50000 -- no lease is asked for that is shorter, and no liveness
 local SLACK_US = 300000000 -- five minutes: the least time between two TTLs of a lock in use
 -- Only an acquire sets these: whether it may add a waiter, and whether the script goes on when memory is short.
 local joining, lenient = false, true
 -- What the reply tells of the client that asks: the position of a waiter; its leases and places, and how many.
 local position, own, owns = 0, '', 0
+-- The place or lease that the client brings, if it brings one (lib/known.lua).
+local seat_epoch, seat_ticket, seat_token, seat_slot, seat_most = 0, 0, 0, 0, 0

@@ -5,7 +5,7 @@
 -- SETS: seat_epoch seat_ticket seat_token seat_slot seat_most
 if memory ~= '' and #memory < MEMORY_SIZE or seat ~= '' and #seat < SEAT_SIZE then return redis.error_reply(BAD_TEXT) end
 local memory_version, known_epoch, known_stamp, known_token, known_longest, known_pace = VERSION, 0, 0, 0, 0, 0
-local seat_version, seat_epoch, seat_ticket, seat_token, seat_slot, seat_most = VERSION, 0, 0, 0, 0, 0
+local seat_version = VERSION
 if memory ~= '' then
   memory_version, known_epoch, known_stamp, known_token, known_longest, known_pace = struct.unpack(MEMORY, memory)
 end
@@ -19,3 +19,4 @@ if known_epoch % 1 + known_stamp % 1 + known_token % 1 + known_longest % 1 + kno
   known_stamp, known_longest, known_pace = math.huge, 0, 0
 end
 if seat_slot >= HUGE then return redis.error_reply(BAD_TEXT) end
+if seat_most > HUGE then seat_most = HUGE end

@@ -27,7 +27,9 @@ while (contender or waiting > 0) and held < limit and now >= recover_until do
   token, grants = stamp, grants + 1
   -- If it does not hear of its grant in time, this ticket is its place in the queue again. A try has none: its token
   -- stands in.
-  local lease = {slot = ((string.find(tags, FREE, 1, true) or #tags + 1) - 1) / 4, most = its_most,
+  local lowest = ((string.find(tags, FREE, 1, true) or #tags + 1) - 1) / 4
+  if holes[1] and holes[1] < lowest then lowest = table.remove(holes, 1) end
+  local lease = {slot = lowest, most = its_most,
     claim = (head or its_end < now + its_lease) and 1 or 0, broken = 0, ends = its_end, token = token,
     ticket = min(its_ticket, token), id = its_id, beyond = ''}
   leases[#leases + 1], leases[its_id] = lease, lease
@@ -47,3 +49,4 @@ while (contender or waiting > 0) and held < limit and now >= recover_until do
   if its_id == contender then contender, place, queued = nil, math.huge, nil end
   head = nil
 end
+-- include clear

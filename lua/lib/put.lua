@@ -2,8 +2,8 @@
 -- NEEDS: lease tags
 -- SETS: tags
 do
-  local of_id, is_claim, behind = lease.id, lease.claim == 1, 4 * lease.slot + 5
-  -- include tag: of_id, is_claim → tag
+  local of_id, behind = lease.id, 4 * lease.slot + 5
+  -- include tag: of_id → tag
   tags = (behind > #tags + 4 and tags or string.sub(tags, 1, behind - 5)) .. tag .. string.sub(tags, behind)
   lease.changed = true
 end

@@ -2,15 +2,16 @@
 -- NEEDS: lock found calm joining
 -- SETS: NUMBERS STATE version recorded accounted stamp token epoch seen skew pace pace_until silent_from
 -- SETS: silent_until recover_from recover_until recover_pace grants longest longest_next generation waiting live_until
--- SETS: ttl_until first_end last_end held limit limited tags zeroth_size zeroth_at zeroth_in beyond found_waiting lost
+-- SETS: ttl_until first_end last_end held claims limit limited tags zeroth_size zeroth_at zeroth_in beyond found_waiting lost
 -- SETS: waiters calm taken_field taken_id taken
 local waiters = string.sub(lock, 1, -5) .. 'waiters'
 -- One field, because a number as text costs as much as a command.
 -- The lease of slot 0, which is behind the tags, is unpacked only where it is wanted.
-local NUMBERS, STATE = '<BBBBdddddddddddddddddddddHHHHc0H', '<BBBBdddddddddddddddddddddHHHHc0Hc0'
+local NUMBERS, STATE = '<BBBBdddddddddddddddddddddHHHHHc0H', '<BBBBdddddddddddddddddddddHHHHHc0Hc0'
 local version, recorded, accounted, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until, recover_from,
   recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until, first_end,
-  last_end, held, limit, limited = VERSION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, HUGE, 0
+  last_end, held, claims, limit, limited = VERSION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+  HUGE, 0
 local tags, zeroth_size, zeroth_at, zeroth_in, taken_field, taken_id, taken = '', 0, 1, found or '', '', '', false
 if calm == 1 then
   -- All numbers that are not kept are 0, or as after a grant.
@@ -21,14 +22,14 @@ if calm == 1 then
 elseif found then
   version, calm, recorded, accounted, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until,
     recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until,
-    first_end, last_end, held, limit, limited, tags, zeroth_size, zeroth_at = struct.unpack(NUMBERS, found)
+    first_end, last_end, held, claims, limit, limited, tags, zeroth_size, zeroth_at = struct.unpack(NUMBERS, found)
 end
 local beyond = found and string.sub(found, zeroth_at + zeroth_size) or '' -- what a later version of the scripts has added
 if taken then
   -- The lease of a calm lock becomes one like others. It has lasted since the last moment on the lock clock.
   local _, _, _, its_lease, _, its_most = struct.unpack(TERMS, taken)
-  local of_id, is_claim = taken_id, false
-  -- include tag: of_id, is_claim → tag
+  local of_id = taken_id
+  -- include tag: of_id → tag
   held, limit, limited, tags, first_end, last_end = 1, min(its_most, HUGE), 1, tag, seen + its_lease, seen + its_lease
   zeroth_in = struct.pack(LEASE, limit, 0, 0, first_end, token, seen - skew, #taken_id, taken_id)
   zeroth_size, zeroth_at = #zeroth_in, 1

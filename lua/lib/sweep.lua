@@ -1,6 +1,7 @@
--- sweep: the leases that were read count again, but for those that are over, whose slots become free.
+-- sweep: the leases that were read count again, but for those that are over. Their slots become holes, which keep their
+-- tags until they are granted again or cleared (lib/clear.lua): of many slots a tag is written once.
 -- NEEDS: now leases held tags
--- SETS: ended tags
+-- SETS: ended holes tags
 for i = 1, #leases do
   local lease = leases[i]
   if lease.ends > now then
@@ -9,16 +10,12 @@ for i = 1, #leases do
     ended[#ended + 1] = lease
   end
 end
+local holes = {}
 if held == 0 then
   tags = ''
 elseif #ended > 0 then
   table.sort(ended, function(one, other) return one.slot < other.slot end)
-  local pieces, from = {}, 1
   for i = 1, #ended do
-    if not ended[i].replaced then
-      pieces[#pieces + 1] = string.sub(tags, from, 4 * ended[i].slot) .. FREE
-      from = 4 * ended[i].slot + 5
-    end
+    if not ended[i].replaced then holes[#holes + 1] = ended[i].slot end
   end
-  tags = string.match(table.concat(pieces) .. string.sub(tags, from), '^.*%Z')
 end

@@ -1,7 +1,8 @@
--- tag: the tag of a slot: of a claim the first two bytes of its id, so that any request of its client finds it, and of
--- another lease the last four. The last byte is a dot or a digit, so no tag is FREE;
--- an id has one dot, so only tags of claims have two in a row.
--- NEEDS: of_id is_claim
--- SETS: tag
-local tag = is_claim and string.sub(of_id, 1, 2) .. CLAIM or string.sub(of_id, -4)
-if #tag < 4 then tag = '.' .. tag end
+-- tag: the tag of a slot, made from the id of its lease: the first two bytes of its client, and the last three of the id,
+-- so that neither the leases of one client nor those of clients with low numbers have one tag. Its last byte is not
+-- zero, so no tag is FREE.
+-- NEEDS: of_id
+-- SETS: client_1 client_2 last_3 last_2 last_1 tag
+local client_1, client_2 = string.byte(of_id, 1, 2)
+local last_3, last_2, last_1 = string.byte(of_id, -3, -1)
+local tag = string.char(client_1, client_2, last_3, (10 * last_2 + last_1) % 255 + 1)

@@ -14,9 +14,11 @@ for slot = tell_from, #tags / 4 - 1 do
       -- include lease: slot → lease
       told_of = lease
     end
-    local entry = told_of.id == taken_id and taken or call('HGET', lock, told_of.id)
-    -- include texts: entry → label, owner
-    holders[#holders + 1] = {told_of.id, slot, told_of.token, told_of.most, label, owner, max(raw - told_of.token, 0),
-      told_of.claim, told_of.broken, told_of.ends - now}
+    if told_of.ends > now then
+      local entry = told_of.id == taken_id and taken or call('HGET', lock, told_of.id)
+      -- include texts: entry → label, owner
+      holders[#holders + 1] = {told_of.id, slot, told_of.token, told_of.most, label, owner, max(raw - told_of.token, 0),
+        told_of.claim, told_of.broken, told_of.ends - now}
+    end
   end
 end

@@ -1,6 +1,6 @@
 -- write: writes the numbers, the leases and the planned entries. A `lenient` script goes on when memory is short: once a
 -- script has written anything, the server accepts its other writes.
--- NEEDS: lenient fields leases held calm raw now
+-- NEEDS: lenient fields leases held claims calm raw now
 -- SETS: zeroth fields numbers written
 local zeroth = held == 0 and '' -- the lease of slot 0
 for i = 1, #leases do
@@ -25,7 +25,7 @@ if calm == 1 then
 else
   numbers = struct.pack(STATE, VERSION, 0, recorded, accounted, stamp, token, epoch, now, skew, pace, pace_until,
     silent_from, silent_until, recover_from, recover_until, recover_pace, grants, longest, longest_next, generation,
-    waiting, live_until, ttl_until, held > 0 and first_end or 0, last_end, held, limit, limited, #tags, tags, #zeroth,
+    waiting, live_until, ttl_until, held > 0 and first_end or 0, last_end, held, claims, limit, limited, #tags, tags, #zeroth,
     zeroth) .. beyond
 end
 local written = redis.pcall('HSET', lock, '', numbers, unpack(fields))

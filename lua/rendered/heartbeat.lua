@@ -5,43 +5,46 @@ local call, max, min, string, struct = redis.call, math.max, math.min, string, s
 local lock = KEYS[1]
 local joining, lenient = false, true
 local position, own, owns = 0, '', 0
+local seat_epoch, seat_ticket, seat_token, seat_slot, seat_most = 0, 0, 0, 0, 0
 if memory ~= '' and #memory < 41 or seat ~= '' and #seat < 29 then return redis.error_reply('ERR a memory or seat is not one that a script of this layout gave') end
-local memory_version, known_epoch, known_stamp, known_token, known_longest, known_pace = 3, 0, 0, 0, 0, 0
-local seat_version, seat_epoch, seat_ticket, seat_token, seat_slot, seat_most = 3, 0, 0, 0, 0, 0
+local memory_version, known_epoch, known_stamp, known_token, known_longest, known_pace = 4, 0, 0, 0, 0, 0
+local seat_version = 4
 if memory ~= '' then
   memory_version, known_epoch, known_stamp, known_token, known_longest, known_pace = struct.unpack('<Bddddd', memory)
 end
 if seat ~= '' then
   seat_version, seat_epoch, seat_ticket, seat_token, seat_slot, seat_most = struct.unpack('<BdddHH', seat)
 end
-if memory_version ~= 3 or seat_version ~= 3 then return redis.error_reply('ERR a memory or seat is not one that a script of this layout gave') end
+if memory_version ~= 4 or seat_version ~= 4 then return redis.error_reply('ERR a memory or seat is not one that a script of this layout gave') end
 if known_epoch % 1 + known_stamp % 1 + known_token % 1 + known_longest % 1 + known_pace % 1
   + seat_epoch % 1 + seat_ticket % 1 + seat_token % 1 ~= 0
   or known_longest > 2592000000000 or known_pace > 2592000000000 then
   known_stamp, known_longest, known_pace = math.huge, 0, 0
 end
 if seat_slot >= 1000 then return redis.error_reply('ERR a memory or seat is not one that a script of this layout gave') end
-local own_pace, lease_us, left_us = heartbeat_us, 0, 0
-if liveness_us % 1 + buffer_us % 1 + heartbeat_us % 1 + lease_us % 1 + left_us % 1 ~= 0
-  or liveness_us > 2592000000000 or buffer_us > 2592000000000 or heartbeat_us > 2592000000000 or lease_us > 2592000000000
-  or left_us > 2592000000000 then return redis.error_reply('ERR times must be whole microseconds, and no more than 30 days') end
+if seat_most > 1000 then seat_most = 1000 end
+local own_pace, lease_us, left_us, shortest_us = heartbeat_us, 0, 0, liveness_us
+if liveness_us % 1 + buffer_us % 1 + heartbeat_us % 1 + lease_us % 1 + left_us % 1 ~= 0 or shortest_us < 50000
+  or max(liveness_us, buffer_us, heartbeat_us, lease_us, left_us) > 2592000000000
+  or min(liveness_us, buffer_us, heartbeat_us, lease_us, left_us) < 0 then return redis.error_reply('ERR times must be whole microseconds up to 30 days, and a lease or liveness at least 50 ms') end
 local found = call('HGET', lock, '')
-local layout, calm = 3, 0
+local layout, calm = 4, 0
 if found then layout, calm = string.byte(found, 1, 2) end
-if layout ~= 3 then
+if layout ~= 4 then
   return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in layout %d, this client knows layout %d',
-    layout or 0, 3))
+    layout or 0, 4))
 end
-if found and (not calm or calm > 1 or #found < (calm == 1 and 76 or 182)) then
+if found and (not calm or calm > 1 or #found < (calm == 1 and 76 or 184)) then
   return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in a form of layout %d that this client does not know',
-    3))
+    4))
 end
 local time = call('TIME')
 local raw = time[1] * 1000000 + time[2]
 local waiters = string.sub(lock, 1, -5) .. 'waiters'
 local version, recorded, accounted, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until, recover_from,
   recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until, first_end,
-  last_end, held, limit, limited = 3, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1000, 0
+  last_end, held, claims, limit, limited = 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+  1000, 0
 local tags, zeroth_size, zeroth_at, zeroth_in, taken_field, taken_id, taken = '', 0, 1, found or '', '', '', false
 if calm == 1 then
   version, calm, epoch, stamp, seen, skew, grants, longest, longest_next, recover_until, ttl_until, taken_field, zeroth_at =
@@ -51,14 +54,15 @@ if calm == 1 then
 elseif found then
   version, calm, recorded, accounted, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until,
     recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until,
-    first_end, last_end, held, limit, limited, tags, zeroth_size, zeroth_at = struct.unpack('<BBBBdddddddddddddddddddddHHHHc0H', found)
+    first_end, last_end, held, claims, limit, limited, tags, zeroth_size, zeroth_at = struct.unpack('<BBBBdddddddddddddddddddddHHHHHc0H', found)
 end
 local beyond = found and string.sub(found, zeroth_at + zeroth_size) or '' -- what a later version of the scripts has added
 if taken then
   local _, _, _, its_lease, _, its_most = struct.unpack('<dddddHBBHHH', taken)
-  local of_id, is_claim = taken_id, false
-  local tag = is_claim and string.sub(of_id, 1, 2) .. '..' or string.sub(of_id, -4)
-  if #tag < 4 then tag = '.' .. tag end
+  local of_id = taken_id
+  local client_1, client_2 = string.byte(of_id, 1, 2)
+  local last_3, last_2, last_1 = string.byte(of_id, -3, -1)
+  local tag = string.char(client_1, client_2, last_3, (10 * last_2 + last_1) % 255 + 1)
   held, limit, limited, tags, first_end, last_end = 1, min(its_most, 1000), 1, tag, seen + its_lease, seen + its_lease
   zeroth_in = struct.pack('<HBBdddHc0', limit, 0, 0, first_end, token, seen - skew, #taken_id, taken_id)
   zeroth_size, zeroth_at = #zeroth_in, 1
@@ -130,21 +134,27 @@ if believed then
   dropped = dropped or rollback
 end
 named = {unpack(ARGV, 4)}
+for i = 1, #named do
+  local id = named[i]
+  if client == '' or string.find(id, client, 1, true) ~= 1 or string.find(id, '.', 1, true) ~= #client + 1
+    or not string.find(id, '^%d+$', #client + 2) or #id > 1000 then return redis.error_reply('ERR an id must be CLIENT.NUMBER of at most 1000 bytes') end
+end
 local leases = {} -- a list, also of those that have ended; and by id
-local names = held > 0 and named and #named or 0
-for i = names > 0 and string.find(tags, '..', 1, true) and 0 or 1, names do
-  local of_id, is_claim = named[i] or named[1], i == 0
-  local tag = is_claim and string.sub(of_id, 1, 2) .. '..' or string.sub(of_id, -4)
-  if #tag < 4 then tag = '.' .. tag end
+for i = 1, held > 0 and named and #named or 0 do
+  local of_id = named[i]
+  local client_1, client_2 = string.byte(of_id, 1, 2)
+  local last_3, last_2, last_1 = string.byte(of_id, -3, -1)
+  local tag = string.char(client_1, client_2, last_3, (10 * last_2 + last_1) % 255 + 1)
   local tag_at = string.find(tags, tag, 1, true)
   while tag_at do
     if tag_at % 4 == 1 then
       local slot = (tag_at - 1) / 4
       local text, from, till = zeroth_in, zeroth_at, zeroth_at + zeroth_size - 1
       if slot > 0 then
-        text, from = call('HGET', lock, struct.pack('<c1H', '#', slot)), 1
+        text, from = call('HGET', lock, struct.pack('<c1H', '#', slot)) or '', 1
         till = #text
       end
+      if from > till then text, from = struct.pack('<HBBdddHc0', 1000, 0, 0, 0, 0, 0, 4, string.format('?%03d', slot)), 1 end
       local its_most, claim, broken, its_end, its_token, its_ticket, holder, at = struct.unpack('<HBBdddHc0', text, from)
       local lease = {slot = slot, most = its_most, claim = claim, broken = broken, ends = its_end, token = its_token,
         ticket = its_ticket, id = holder, beyond = at <= till and string.sub(text, at, till) or ''}
@@ -153,21 +163,27 @@ for i = names > 0 and string.find(tags, '..', 1, true) and 0 or 1, names do
         if silent_until - silent_from > 1.5 * its_beat then lease.ends = max(its_end, silent_until + its_beat) end
       end
       if not leases[holder] then
-        leases[#leases + 1], leases[holder], held = lease, lease, held - 1
+        leases[#leases + 1], leases[holder], held, claims = lease, lease, held - 1, claims - claim
         if its_most == limit then limited = limited - 1 end
+        if its_token == 0 then first_end = 0 end -- a tag without its lease: counters are made anew
       end
     end
     tag_at = tag_at + 4 <= #tags and string.find(tags, tag, tag_at + 1, true)
   end
 end
-if held == 0 or limited == 0 or first_end <= now or now < recover_until or every or dropped then
+local mine = named and leases[named[1]]
+local conflicts = now < recover_until and seat_token > 0 and seat_epoch < epoch
+  and not (mine and mine.token == seat_token)
+  and (held + #leases >= min(limit, seat_most) or (string.byte(tags, 4 * seat_slot + 4) or 0) > 0)
+if held == 0 or limited == 0 or first_end <= now or conflicts or every or dropped then
   for slot = 0, held > 0 and #tags / 4 - 1 or -1 do
     if string.sub(tags, 4 * slot + 1, 4 * slot + 4) ~= '\0\0\0\0' then
       local text, from, till = zeroth_in, zeroth_at, zeroth_at + zeroth_size - 1
       if slot > 0 then
-        text, from = call('HGET', lock, struct.pack('<c1H', '#', slot)), 1
+        text, from = call('HGET', lock, struct.pack('<c1H', '#', slot)) or '', 1
         till = #text
       end
+      if from > till then text, from = struct.pack('<HBBdddHc0', 1000, 0, 0, 0, 0, 0, 4, string.format('?%03d', slot)), 1 end
       local its_most, claim, broken, its_end, its_token, its_ticket, holder, at = struct.unpack('<HBBdddHc0', text, from)
       local lease = {slot = slot, most = its_most, claim = claim, broken = broken, ends = its_end, token = its_token,
         ticket = its_ticket, id = holder, beyond = at <= till and string.sub(text, at, till) or ''}
@@ -176,8 +192,9 @@ if held == 0 or limited == 0 or first_end <= now or now < recover_until or every
         if silent_until - silent_from > 1.5 * its_beat then lease.ends = max(its_end, silent_until + its_beat) end
       end
       if not leases[holder] then
-        leases[#leases + 1], leases[holder], held = lease, lease, held - 1
+        leases[#leases + 1], leases[holder], held, claims = lease, lease, held - 1, claims - claim
         if its_most == limit then limited = limited - 1 end
+        if its_token == 0 then first_end = 0 end -- a tag without its lease: counters are made anew
       end
     end
   end
@@ -187,10 +204,8 @@ for i = 1, dropped and #leases or 0 do leases[i].ends, leases[i].how = min(lease
 local first, rank, missing
 for i = 1, #named do
   local id = named[i]
-  if client == '' or string.find(id, client, 1, true) ~= 1 or string.find(id, '.', 1, true) ~= #client + 1
-    or not string.find(id, '^%d+$', #client + 2) then return redis.error_reply('ERR an id must be CLIENT.NUMBER') end
-  local mine = leases[id]
-  if not mine or mine.ends <= now then
+  local lease = leases[id]
+  if not lease or lease.ends <= now then
     local its_rank = waiting > 0 and call('ZRANK', waiters, id)
     if its_rank then first, rank = first or id, rank or its_rank else missing = true end
   end
@@ -207,7 +222,7 @@ end
 for i = 1, #leases do
   local lease = leases[i]
   if lease.ends > now then
-    held = held + 1
+    held, claims = held + 1, claims + lease.claim
     if lease.ends < first_end then first_end = lease.ends end
     if lease.ends > last_end then last_end = lease.ends end
     if lease.most < limit then limit, limited = lease.most, 0 end
@@ -216,18 +231,14 @@ for i = 1, #leases do
     ended[#ended + 1] = lease
   end
 end
+local holes = {}
 if held == 0 then
   tags = ''
 elseif #ended > 0 then
   table.sort(ended, function(one, other) return one.slot < other.slot end)
-  local pieces, from = {}, 1
   for i = 1, #ended do
-    if not ended[i].replaced then
-      pieces[#pieces + 1] = string.sub(tags, from, 4 * ended[i].slot) .. '\0\0\0\0'
-      from = 4 * ended[i].slot + 5
-    end
+    if not ended[i].replaced then holes[#holes + 1] = ended[i].slot end
   end
-  tags = string.match(table.concat(pieces) .. string.sub(tags, from), '^.*%Z')
 end
 while (contender or waiting > 0) and held < limit and now >= recover_until do
   while not head and waiting > 0 and looked < 100 do
@@ -269,14 +280,17 @@ while (contender or waiting > 0) and held < limit and now >= recover_until do
   if head or queued then leaving[#leaving + 1], leaving[its_id], waiting = its_id, true, waiting - 1 end
   stamp = max(raw, stamp + 1)
   token, grants = stamp, grants + 1
-  local lease = {slot = ((string.find(tags, '\0\0\0\0', 1, true) or #tags + 1) - 1) / 4, most = its_most,
+  local lowest = ((string.find(tags, '\0\0\0\0', 1, true) or #tags + 1) - 1) / 4
+  if holes[1] and holes[1] < lowest then lowest = table.remove(holes, 1) end
+  local lease = {slot = lowest, most = its_most,
     claim = (head or its_end < now + its_lease) and 1 or 0, broken = 0, ends = its_end, token = token,
     ticket = min(its_ticket, token), id = its_id, beyond = ''}
   leases[#leases + 1], leases[its_id] = lease, lease
   do
-    local of_id, is_claim, behind = lease.id, lease.claim == 1, 4 * lease.slot + 5
-    local tag = is_claim and string.sub(of_id, 1, 2) .. '..' or string.sub(of_id, -4)
-    if #tag < 4 then tag = '.' .. tag end
+    local of_id, behind = lease.id, 4 * lease.slot + 5
+    local client_1, client_2 = string.byte(of_id, 1, 2)
+    local last_3, last_2, last_1 = string.byte(of_id, -3, -1)
+    local tag = string.char(client_1, client_2, last_3, (10 * last_2 + last_1) % 255 + 1)
     tags = (behind > #tags + 4 and tags or string.sub(tags, 1, behind - 5)) .. tag .. string.sub(tags, behind)
     lease.changed = true
   end
@@ -284,7 +298,7 @@ while (contender or waiting > 0) and held < limit and now >= recover_until do
     longest, longest_next, generation = max(longest_next, last_end - now), 0, stamp
   end
   longest, longest_next = max(longest, its_lease), max(longest_next, its_lease)
-  held = held + 1
+  held, claims = held + 1, claims + lease.claim
   if lease.ends < first_end then first_end = lease.ends end
   if lease.ends > last_end then last_end = lease.ends end
   if lease.most < limit then limit, limited = lease.most, 0 end
@@ -297,9 +311,17 @@ while (contender or waiting > 0) and held < limit and now >= recover_until do
   if its_id == contender then contender, place, queued = nil, math.huge, nil end
   head = nil
 end
+if #holes > 0 then
+  local pieces, from = {}, 1
+  for i = 1, #holes do
+    pieces[i] = string.sub(tags, from, 4 * holes[i]) .. '\0\0\0\0'
+    from = 4 * holes[i] + 5
+  end
+  tags = string.match(table.concat(pieces) .. string.sub(tags, from), '^.*%Z')
+end
 do
   local stands = held > 0 or waiting > 0
-  if waiting == 0 and live_until > 0 and not string.find(tags, '..', 1, true) then live_until = 0 end
+  if waiting == 0 and claims == 0 then live_until = 0 end
   local rest_us = max(recover_until - now, last_end - now, live_until - now, stamp - raw, 0)
   local needed_until = raw + ((stands or grants > 1) and 86400000000 or 3600000000) + rest_us
   local new_ttl = lost or ttl_until < needed_until or ttl_until > needed_until + 2 * 300000000
@@ -380,12 +402,12 @@ do
     end
     if calm == 1 then
       local field = '' -- nobody holds it
-      numbers = struct.pack('<BBdddddddddHc0', 3, 1, epoch, stamp, now, skew, grants, longest, longest_next, recover_until, ttl_until,
+      numbers = struct.pack('<BBdddddddddHc0', 4, 1, epoch, stamp, now, skew, grants, longest, longest_next, recover_until, ttl_until,
         #field, field) .. beyond
     else
-      numbers = struct.pack('<BBBBdddddddddddddddddddddHHHHc0Hc0', 3, 0, recorded, accounted, stamp, token, epoch, now, skew, pace, pace_until,
+      numbers = struct.pack('<BBBBdddddddddddddddddddddHHHHHc0Hc0', 4, 0, recorded, accounted, stamp, token, epoch, now, skew, pace, pace_until,
         silent_from, silent_until, recover_from, recover_until, recover_pace, grants, longest, longest_next, generation,
-        waiting, live_until, ttl_until, held > 0 and first_end or 0, last_end, held, limit, limited, #tags, tags, #zeroth,
+        waiting, live_until, ttl_until, held > 0 and first_end or 0, last_end, held, claims, limit, limited, #tags, tags, #zeroth,
         zeroth) .. beyond
     end
     local written = redis.pcall('HSET', lock, '', numbers, unpack(fields))
@@ -413,8 +435,8 @@ do
     local tag_at = owner_at + owner_size
     local secret, label = string.sub(entry, secret_at, label_at - 1), string.sub(entry, label_at, owner_at - 1)
     local owner, tag = string.sub(entry, owner_at, tag_at - 1), string.sub(entry, tag_at, tag_at + tag_size - 1)
-    local message = struct.pack('<Bc0dBBdddddBBdddHHHc0Bc0Hc0', #kind, kind, its_left_us, 41, 3, epoch,
-      stamp, token, longest, max(pace, recover_pace), 29, 3, epoch, lease.ticket, lease.token, lease.slot,
+    local message = struct.pack('<Bc0dBBdddddBBdddHHHc0Bc0Hc0', #kind, kind, its_left_us, 41, 4, epoch,
+      stamp, token, longest, max(pace, recover_pace), 29, 4, epoch, lease.ticket, lease.token, lease.slot,
       lease.most, #lease.id, lease.id, #secret, secret, #lock, lock)
     local to = string.match(lock, '^[^{]*') .. (tag ~= '' and '{' .. tag .. '}:' or '') .. 'client:'
       .. string.sub(lease.id, 1, string.find(lease.id, '.', 1, true) - 1)
@@ -425,15 +447,17 @@ end
 local word, told = missing and 'unknown' or 'alive', nil
 if first and not missing and not leaving[first] then position = rank - #leaving + 1 end
 local for_people = told and cmsgpack.pack(told) or ''
-if client ~= '' then
-  for i = 1, #leases do
-    local lease = leases[i]
-    if lease.ends > now and string.find(lease.id, client, 1, true) == 1 and string.byte(lease.id, #client + 1) == 46 then
-      own, owns = own .. struct.pack('<BHc0BBdddHHd', lease.claim, #lease.id, lease.id, 29, 3, epoch, lease.ticket,
-        lease.token, lease.slot, lease.most, lease.ends - now), owns + 1
-    end
+local pieces = {own ~= '' and own or nil}
+for i = 1, client ~= '' and #named + #messages or 0 do
+  local lease = i > #named and messages[i - #named][1] or leases[named[i]]
+  if lease and lease.ends > now and not lease.told and string.find(lease.id, client, 1, true) == 1
+    and string.byte(lease.id, #client + 1) == 46 then
+    lease.told, owns = true, owns + 1
+    pieces[#pieces + 1] = struct.pack('<BHc0BBdddHHd', lease.claim, #lease.id, lease.id, 29, 4, epoch, lease.ticket,
+      lease.token, lease.slot, lease.most, lease.ends - now)
   end
 end
+own = #pieces < 2 and pieces[1] or table.concat(pieces)
 return struct.pack('<Bc0BddddddBBdddddHc0Ic0', #word, word, again and 1 or 0, position, waiting, held,
   held > 0 and first_end - now or 0, now < recover_until and recover_until - now or 0, min(longest, 3600000000 * 5 / 6), 41,
-  3, epoch, stamp, token, longest, max(pace, recover_pace, own_pace), owns, own, #for_people, for_people)
+  4, epoch, stamp, token, longest, max(pace, recover_pace, own_pace), owns, own, #for_people, for_people)

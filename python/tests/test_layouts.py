@@ -48,7 +48,7 @@ def test_each_call_refuses_a_lock_of_another_layout_and_says_what_to_do(server: 
         with pytest.raises(fairlock.Refused) as refused:
             call()
         told = str(refused.value)
-        for part in ["is kept in layout 2, this client knows layout 3", "upgrade together", "delete the keys", *KEYS]:
+        for part in ["is kept in layout 2, this client knows layout 4", "upgrade together", "delete the keys", *KEYS]:
             assert part in told
     assert [server.redis().dump(key) for key in KEYS] == found
     server.redis().delete(*KEYS)

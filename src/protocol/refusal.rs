@@ -19,6 +19,8 @@ pub(crate) enum Refusal {
     /// The reply belongs to another request, or no script says it: from there on each reply would go to the request
     /// before its own, so its connection ends.
     OutOfStep(Arc<str>),
+    /// No version of the scripts that this client knows gives such a reply.
+    NotUnderstood(Arc<str>),
     /// The server refuses the request each time it is asked.
     Permanent(Arc<str>),
 }
@@ -31,8 +33,14 @@ impl Refusal {
             | Refusal::WrongType(cause)
             | Refusal::OtherLayout(cause)
             | Refusal::OutOfStep(cause)
+            | Refusal::NotUnderstood(cause)
             | Refusal::Permanent(cause) => cause,
         }
+    }
+
+    /// Whether the server did not say that it refuses: the request may have been executed.
+    pub(crate) fn may_be_executed(&self) -> bool {
+        matches!(self, Refusal::OutOfStep(_) | Refusal::NotUnderstood(_))
     }
 
     /// The failure that it is, if the reason is what the keys of a lock have.

@@ -16,10 +16,10 @@ macro_rules! files {
 }
 
 /// The scripts, then the parts that they include.
-pub(super) const FILES: [(&str, &str); 46] = files![
+pub(super) const FILES: [(&str, &str); 47] = files![
     "acquire" "heartbeat" "renew" "release" "leave" "inspect" "break" "history"
     "lib/keys" "lib/terms" "lib/times" "lib/texts" "lib/asker" "lib/own_id" "lib/known" "lib/begin" "lib/state"
-    "lib/time" "lib/clock" "lib/leases" "lib/tag" "lib/lease" "lib/take" "lib/put" "lib/count" "lib/sweep"
+    "lib/time" "lib/clock" "lib/leases" "lib/tag" "lib/lease" "lib/take" "lib/put" "lib/count" "lib/sweep" "lib/clear"
     "lib/session" "lib/plan" "lib/found" "lib/in_touch" "lib/short" "lib/calm_grant" "lib/calm_release" "lib/lost"
     "lib/open" "lib/restore" "lib/bring_back" "lib/accounted" "lib/refresh" "lib/give_up"
     "lib/heads" "lib/promote" "lib/tell_holders" "lib/write" "lib/commit" "lib/answer"

@@ -352,7 +352,9 @@ impl CallOutcome {
 fn read(call: &protocol::Request, value: &Value<'_>) -> Result<protocol::Reply, Refusal> {
     protocol::Reply::to(call, value).map_err(|misfit| match misfit {
         Misfit::OutOfStep => Refusal::OutOfStep(out_of_step(value).into()),
-        Misfit::NotUnderstood => Refusal::Permanent(format!("a reply that is not understood: {}", short(value)).into()),
+        Misfit::NotUnderstood => {
+            Refusal::NotUnderstood(format!("a reply that is not understood: {}", short(value)).into())
+        }
     })
 }
 

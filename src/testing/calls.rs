@@ -9,7 +9,9 @@ use super::model::{Answer, Entry, MOST as MOST_HOLD, Memory, Own, Request, Seat,
 use crate::protocol::{Packed, Verb};
 
 /// The version of the layout, with which memories and seats begin.
-const VERSION: u8 = 3;
+const VERSION: u8 = 4;
+/// No id is longer.
+const LONGEST_ID: usize = 1000;
 /// Up to here scripts count exactly.
 const MOST: u64 = 1 << 53;
 
@@ -136,7 +138,7 @@ pub(crate) fn unsealed_seat(text: &[u8]) -> Option<Seat> {
     let mut rest = Packed(text.get(25..).unwrap_or_default());
     let mut size = || if text.is_empty() { Some(0) } else { rest.size().map(|size| size as u16) };
     let slot = size().filter(|slot| *slot < MOST_HOLD)?;
-    Some(Seat { epoch, ticket, token, slot, most: size()? })
+    Some(Seat { epoch, ticket, token, slot, most: size()?.min(MOST_HOLD) })
 }
 
 /// A memory or seat of these numbers. None of a lock stands for an empty one.
@@ -163,7 +165,7 @@ fn is_id(id: &str) -> bool {
     let is_of_client = id.split_once('.').is_some_and(|(client, number)| {
         !client.is_empty() && !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
     });
-    is_of_client && id.len() <= u16::MAX.into()
+    is_of_client && id.len() <= LONGEST_ID
 }
 
 /// The values with which every reply begins, but for those of the client that asks.

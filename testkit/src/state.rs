@@ -2,7 +2,7 @@
 
 use redis::{ConnectionLike, cmd};
 
-/// Where the numbers begin, behind the version and three marks, and how many there are. Three counters follow.
+/// Where the numbers begin, behind the version and three marks, and how many there are. Four counters follow.
 const NUMBERS: usize = 4;
 const COUNT: usize = 21;
 const WAITING: usize = 16;
@@ -45,14 +45,14 @@ impl State {
         let mut state = State { packed, holder: None };
         let (packed, is_calm) = (&state.packed, state.is_calm());
         assert!(
-            packed.len() >= if is_calm { TAKEN + 2 } else { COUNTERS + 10 },
+            packed.len() >= if is_calm { TAKEN + 2 } else { COUNTERS + 12 },
             "the state has {} bytes",
             packed.len()
         );
         let id = if is_calm {
             sized(&packed[TAKEN..]).0.get(1..)
         } else {
-            let (_tags, rest) = sized(&packed[COUNTERS + 6..]);
+            let (_tags, rest) = sized(&packed[COUNTERS + 8..]);
             sized(rest).0.get(BEFORE_ID..).map(|lease| sized(lease).0)
         };
         state.holder = id.map(|id| String::from_utf8_lossy(id).into_owned());
@@ -102,6 +102,6 @@ pub fn forget_holder(raw: &mut impl ConnectionLike, name: &str) {
         return;
     }
     packed.truncate(NUMBERS + 8 * FIRST_END);
-    packed.resize(COUNTERS + 10, 0);
+    packed.resize(COUNTERS + 12, 0);
     let _: u64 = cmd("HSET").arg(key(name)).arg("").arg(packed).query(raw).expect("the state is written");
 }

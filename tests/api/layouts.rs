@@ -55,7 +55,7 @@ async fn a_lock_of_layout_2_is_refused_with_both_layouts_and_every_way_out() {
     let mut raw = server.raw();
     for state in layout_2::STATES {
         layout_2::write(&mut raw, "fairlock", "x", state);
-        is_refused(&server, "is kept in layout 2, this client knows layout 3").await;
+        is_refused(&server, "is kept in layout 2, this client knows layout 4").await;
     }
     keys_left(&server);
 }
@@ -64,14 +64,14 @@ async fn a_lock_of_layout_2_is_refused_with_both_layouts_and_every_way_out() {
 async fn a_state_that_no_script_wrote_is_refused_as_well() {
     let server = RedisServer::start();
     let mut raw = server.raw();
-    let a_later_mark = [&[3, 2][..], &[0; 180]].concat();
+    let a_later_mark = [&[4, 2][..], &[0; 180]].concat();
     for (state, says) in [
-        (&b"\x04 the state of a later version"[..], "layout 4, this client knows layout 3"),
-        (b"", "layout 0, this client knows layout 3"),
-        (b"\x03", "a form of layout 3 that this client does not know"),
-        (b"\x03\0 too short for its numbers", "a form of layout 3 that this client does not know"),
-        (b"\x03\x01 too short for its numbers", "a form of layout 3 that this client does not know"),
-        (&a_later_mark, "a form of layout 3 that this client does not know"),
+        (&b"\x05 the state of a later version"[..], "layout 5, this client knows layout 4"),
+        (b"", "layout 0, this client knows layout 4"),
+        (b"\x04", "a form of layout 4 that this client does not know"),
+        (b"\x04\0 too short for its numbers", "a form of layout 4 that this client does not know"),
+        (b"\x04\x01 too short for its numbers", "a form of layout 4 that this client does not know"),
+        (&a_later_mark, "a form of layout 4 that this client does not know"),
     ] {
         let () = raw.hset(KEYS[0], "", state).unwrap();
         is_refused(&server, says).await;
@@ -89,7 +89,7 @@ async fn a_script_of_layout_2_refuses_a_lock_of_this_layout() {
         redis::cmd("EVAL").arg(BEFORE).arg(2).arg(&KEYS).arg(0).arg(1).query::<redis::Value>(raw)
     };
     let refused = inspect(&mut raw).unwrap_err().to_string();
-    assert!(refused.contains("OTHERLAYOUT") && refused.contains("layout 3"), "{refused}");
+    assert!(refused.contains("OTHERLAYOUT") && refused.contains("layout 4"), "{refused}");
     soon(guard.release()).await.unwrap();
     let () = raw.del(&KEYS).unwrap();
     layout_2::write(&mut raw, "fairlock", "x", "waiting");
@@ -122,7 +122,7 @@ async fn a_holder_and_a_waiter_whose_lock_went_to_layout_2_are_told() {
     let () = step.query(&mut raw).unwrap();
     let found = layout_2::dump(&mut raw, "fairlock", "x");
     let lost = soon(guard.lost()).await;
-    assert!(lost.to_string().contains("layout 2, this client knows layout 3"), "{lost}");
+    assert!(lost.to_string().contains("layout 2, this client knows layout 4"), "{lost}");
     match soon(waiting.into_future()).await {
         Err(AcquireError::Fault(Fault::OtherLayout { .. })) => {}
         other => panic!("{other:?}"),

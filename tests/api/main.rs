@@ -21,6 +21,7 @@ mod in_process;
 mod layouts;
 mod leases;
 mod long_link;
+mod many_holders;
 mod operations;
 mod panic_and_fork;
 mod queue_bound;

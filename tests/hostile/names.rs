@@ -181,14 +181,17 @@ async fn ids_that_could_be_taken_for_other_fields_are_refused() {
         for script in ["acquire", "heartbeat", "renew", "release", "leave"] {
             let mut call = cmd("EVALSHA");
             call.arg(fairlock::__hooks::digest(script)).arg(1).arg(key("fairlock", "x", "lock"));
-            // What the client was told is empty; other numbers may be any, but `most` is 1.
-            let numbers = ["\0".repeat(40), "\u{1}".into(), "\0".repeat(9)].concat();
-            let (before, after): (&[&str], &[&str]) = match script {
-                "heartbeat" => (&["a", "", &numbers], &[]),
-                "leave" => (&[""], &[]),
-                "acquire" => (&[], &["", "", &numbers]),
-                "renew" => (&[], &["", "", &numbers, &numbers]),
-                _ => (&[], &["", ""]),
+            // What the client was told is empty.
+            let us = 1_000_000;
+            let terms = Terms { lease: us, liveness: us, buffer: us, heartbeat: us, most: 1 };
+            let numbers = packing::packed_terms(&terms, 1, false, [b""; 4]);
+            let numbers = numbers.as_slice();
+            let (before, after): (&[&[u8]], &[&[u8]]) = match script {
+                "heartbeat" => (&[b"a", b"", numbers], &[]),
+                "leave" => (&[b""], &[]),
+                "acquire" => (&[], &[b"", b"", numbers]),
+                "renew" => (&[], &[b"", b"", numbers, numbers]),
+                _ => (&[], &[b"", b""]),
             };
             call.arg(before).arg(id).arg(after);
             let error = call.query::<redis::Value>(&mut raw).unwrap_err().to_string();

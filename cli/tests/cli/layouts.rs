@@ -17,7 +17,7 @@ fn theirs(redis: &Redis, name: &str, state: &str) {
 fn tells_the_ways_out(said: &str, name: &str) {
     let keys = ["lock", "waiters"].map(|key| format!("\"fairlock:{{{name}}}:{key}\""));
     let found = format!("the lock \"{name}\" is used by another version of fairlock");
-    let layouts = "is kept in layout 2, this client knows layout 3";
+    let layouts = "is kept in layout 2, this client knows layout 4";
     let parts = [&found, layouts, "upgrade together", "another name or prefix", "delete the keys", &keys[0], &keys[1]];
     assert!(parts.iter().all(|part| said.contains(part)), "{said}");
 }
@@ -159,7 +159,7 @@ fn jobs_of_layout_2_and_of_this_layout_refuse_each_other() {
     {
         let refused = theirs(words).finish();
         assert_eq!(refused.code, 125, "{refused:?}");
-        assert!(refused.stderr.contains("is kept in layout 3, this client knows layout 2"), "{refused:?}");
+        assert!(refused.stderr.contains("is kept in layout 4, this client knows layout 2"), "{refused:?}");
     }
     assert_eq!(redis.state("ours")["holders"][0]["label"], "the holder");
 }

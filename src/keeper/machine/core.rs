@@ -95,6 +95,8 @@ pub(in crate::keeper) struct Core {
     pub(in crate::keeper) needed: Duration,
     /// The server's silence was noticed.
     pub(in crate::keeper) suspects: bool,
+    /// All that has come is taken in: a tick comes after it.
+    pub(in crate::keeper) has_all: bool,
     /// Connections given up since the last answer: a slow network must not count as a silent server for ever.
     pub(in crate::keeper) given_up: u32,
 }
@@ -118,6 +120,7 @@ impl Core {
             refusals: 0,
             needed: ANSWER_TIMEOUT,
             suspects: false,
+            has_all: false,
             given_up: 0,
         }
     }

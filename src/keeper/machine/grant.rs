@@ -133,6 +133,8 @@ impl LockMachine {
 
     pub(super) fn resolve(&mut self, core: &mut Core, id: Id, grant: Grant) {
         if let Some(waiter) = self.remove_waiter(core, id) {
+            // All that stood before it have left the queue, and so has it.
+            waiter.place.into_iter().for_each(|(place, _)| self.begins_at(place + 1));
             self.hold(core, id, waiter, grant);
             self.plan_heartbeat(core);
         }
@@ -177,6 +179,7 @@ impl LockMachine {
         common: &Common,
         verdict: RenewVerdict,
     ) {
+        self.go_on(core, common);
         let Some(waiter) = self.waiters.get_mut(&id).filter(|waiter| waiter.request == Some(request)) else { return };
         waiter.request = None;
         let Phase::Confirming { token } = waiter.phase else { return };

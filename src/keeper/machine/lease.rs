@@ -12,7 +12,7 @@ use super::{ANSWER_TIMEOUT, Effect, Id, InFlight, Outcome, QuestionId, Release, 
 use crate::clock::Time;
 use crate::error::LostReason;
 use crate::inspect::READERS;
-use crate::options::{LONGEST, Spec};
+use crate::options::{LEAST, LONGEST, Spec};
 use crate::protocol::{CallerData, Common, Epoch, Push, RenewRequest, RenewVerdict, Request, Seat, Secret, Token};
 use crate::term::{Term, span_until};
 
@@ -152,8 +152,9 @@ impl LockMachine {
         let held_enough = lease.spec.max_hold.is_some_and(|longest| lease.granted + longest <= core.now);
         let automatic = lease.renew_every.is_some() && !held_enough;
         let prolongs = !lease.confirmed || automatic || !lease.questions.is_empty();
-        // The server never shortens a lease. It is told the whole length, which a recovery may have to wait for.
-        let whole = if prolongs { lease.spec.lease.max(left) } else { left };
+        // The server never shortens a lease. It is told the whole length, which a recovery may have to wait for, and refuses
+        // one that nobody may ask for.
+        let whole = if prolongs { lease.spec.lease.max(left) } else { left.max(LEAST) };
         let wanted = lease.questions.iter().map(|wanted| span_until(wanted.until.since(core.now))).max();
         lease.asked = wanted.map_or(whole, |wanted| whole.max(wanted));
         let request = Request::Renew(RenewRequest {
@@ -180,6 +181,7 @@ impl LockMachine {
     }
 
     pub(super) fn on_renew(&mut self, core: &mut Core, sent: Time, id: Id, common: &Common, verdict: RenewVerdict) {
+        self.go_on(core, common);
         let Some(lease) = self.leases.get_mut(&id) else { return };
         lease.request = None;
         if lease.lost {

@@ -1,5 +1,6 @@
 //! The state of one lock: what the client knows of it, and its waiters, leases, pending releases and heartbeat there.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,14 +35,16 @@ pub(in crate::keeper) struct LockMachine {
     pub(super) order: BTreeSet<(Ticket, Id)>,
     pub(super) liveness: Duration,
     pub(super) buffer: Duration,
+    /// How many waiters have each liveness: heartbeats go by the shortest.
+    livenesses: BTreeMap<Duration, usize>,
+    /// How many waiters this client knows to have left the front of the queue since it first heard of a rank there.
+    pub(super) gone: u64,
     pub(in crate::keeper) known: Knowledge,
     /// The stamp of the last grant by message that was newer than all that was known, until a reply comes.
     pub(super) fresh: Option<Stamp>,
     /// The last script that this client has heard of, and that it has sent, granted the lock to it and left it calm: an
     /// HDEL may give that lease back.
     pub(super) calm: bool,
-    /// The release that follows an HDEL which did nothing.
-    pub(super) not_calm: Option<Id>,
     /// For how long the server says that a client keeps this when it has nothing there any more.
     pub(super) keep: Duration,
     /// Before that nobody is granted the lock.
@@ -53,6 +56,11 @@ pub(in crate::keeper) struct LockMachine {
     pub(super) answered: Option<(Time, Duration)>,
     heartbeat: Option<RequestId>,
     heartbeat_sent: Time,
+    /// The interval that it told.
+    heartbeat_told: Duration,
+    /// The first waiter that it named, and whether the answer is that none of those still waits.
+    named: Option<Id>,
+    none_waits: bool,
 }
 
 impl LockMachine {
@@ -69,10 +77,48 @@ impl LockMachine {
         self.waiters.is_empty() && self.leases.is_empty() && self.releases.is_empty()
     }
 
+    /// The interval of heartbeats: that of the quickest waiter, whose claim may last no longer than three of its own.
+    fn heartbeat_every(&self) -> Duration {
+        self.livenesses.first_key_value().map_or(self.liveness, |(shortest, _)| *shortest) / 3
+    }
+
     /// The interval at which the server is to expect this client's heartbeats: the next one waits for the answer to the
     /// last.
     pub(in crate::keeper) fn heartbeat_interval(&self) -> Duration {
-        self.liveness / 3 * self.slow
+        self.heartbeat_every() * self.slow
+    }
+
+    /// A waiter with this liveness comes.
+    pub(super) fn count_in(&mut self, liveness: Duration) {
+        *self.livenesses.entry(liveness).or_default() += 1;
+    }
+
+    /// It is no waiter any more.
+    pub(super) fn count_out(&mut self, liveness: Duration) {
+        if let Entry::Occupied(mut count) = self.livenesses.entry(liveness) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+
+    // Ranks are kept on a line that does not move, so that what is heard of one waiter counts for those behind it: `gone`
+    // is where the queue begins.
+
+    /// The place on the line of a waiter that has so many before it.
+    pub(super) fn place_on_line(&self, rank: u64) -> u64 {
+        self.gone + rank
+    }
+
+    /// How many are before it, by all that was heard since.
+    pub(super) fn rank_at(&self, place: u64) -> u64 {
+        place.saturating_sub(self.gone)
+    }
+
+    /// The queue begins here, or behind.
+    pub(super) fn begins_at(&mut self, place: u64) {
+        self.gone = self.gone.max(place);
     }
 
     /// What a request brings that is written now. Waiters that have slept for so long that the server may have forgotten
@@ -105,7 +151,21 @@ impl LockMachine {
 
     pub(super) fn kept_alive(&mut self, sent: Time) {
         self.answered = Some((sent, self.liveness));
-        self.heartbeat_sent = self.heartbeat_sent.max(sent);
+    }
+
+    /// An acquire that was sent then has a ticket. If other waiters have one, their heartbeat is due as before: it tells
+    /// them of grants whose messages were lost, and the acquire did not name them.
+    pub(super) fn has_asked(&mut self, sent: Time) {
+        if self.order.len() <= 1 {
+            self.heartbeat_sent = self.heartbeat_sent.max(sent);
+            self.heartbeat_told = self.heartbeat_every();
+        }
+    }
+
+    /// The waiters with tickets, in their order: those that know of a grant, whose confirmation will tell, or the others.
+    fn in_line(&self, granted: bool) -> impl Iterator<Item = Id> {
+        let is_one = move |id: &Id| self.waiters.get(id).is_some_and(|waiter| waiter.has_grant() == granted);
+        self.order.iter().map(|&(_, id)| id).filter(is_one)
     }
 
     pub(super) fn plan_heartbeat(&mut self, core: &mut Core) {
@@ -114,10 +174,14 @@ impl LockMachine {
         if self.heartbeat.is_some() {
             return;
         }
-        let mut due = self.heartbeat_sent + self.liveness / 3;
-        if let Some(rank) = self.waiters.get(first).and_then(|waiter| Some(waiter.rank?.0))
-            && rank < ASKING
-        {
+        // Until a heartbeat has told a longer interval, the server goes by that of the last one.
+        let mut due = self.heartbeat_sent + self.heartbeat_every().min(self.heartbeat_told);
+        if self.none_waits && self.in_line(false).next().is_some_and(|waits| self.named != Some(waits)) {
+            // Those that it named are granted the lock, and so may be the next ones.
+            due = core.now;
+        }
+        let heard = self.waiters.get(first).and_then(|waiter| waiter.place);
+        if let Some(rank) = heard.map(|(place, _)| self.rank_at(place)).filter(|rank| *rank < ASKING) {
             let free = self.lease_until.max(self.recover_until).max(core.now);
             let ask = free + STAGGER * rank as u32 + Duration::from_millis(1);
             due = due.min(ask.max(self.heartbeat_sent + SPACING));
@@ -129,7 +193,9 @@ impl LockMachine {
         if !core.connected || self.heartbeat.is_some() || self.order.is_empty() {
             return;
         }
-        self.heartbeat_sent = core.now;
+        (self.heartbeat_sent, self.heartbeat_told) = (core.now, self.heartbeat_every());
+        let named: Vec<Id> = self.in_line(false).chain(self.in_line(true)).take(NAMED).collect();
+        (self.named, self.none_waits) = (named.first().copied(), false);
         let request = Request::Heartbeat(HeartbeatRequest {
             keys: self.keys.clone(),
             client: core.client.clone(),
@@ -137,7 +203,7 @@ impl LockMachine {
             buffer: self.buffer,
             heartbeat: self.heartbeat_interval(),
             memory: self.memory(core.now),
-            ids: self.order.iter().take(NAMED).map(|&(_, id)| core.wire_id(id)).collect(),
+            ids: named.into_iter().map(|id| core.wire_id(id)).collect(),
         });
         self.heartbeat = Some(core.send(InFlight::Heartbeat, request));
     }
@@ -163,10 +229,13 @@ impl LockMachine {
             }
             HeartbeatVerdict::Alive { rank: Some(rank) } => {
                 self.kept_alive(sent);
-                let first = self.order.first().and_then(|(_, first)| self.waiters.get_mut(first));
-                first.into_iter().for_each(|waiter| waiter.rank = Some((rank, core.now)));
+                let first = self.named.and_then(|first| self.waiters.get(&first)).and_then(|waiter| waiter.place);
+                first.into_iter().for_each(|(place, _)| self.begins_at(place.saturating_sub(rank)));
+                let place = self.place_on_line(rank);
+                let first = self.named.and_then(|first| self.waiters.get_mut(&first));
+                first.into_iter().for_each(|waiter| waiter.place = Some((place, core.now)));
             }
-            HeartbeatVerdict::Alive { rank: None } => {}
+            HeartbeatVerdict::Alive { rank: None } => self.none_waits = true,
         }
         if common.again {
             self.heartbeat(core);

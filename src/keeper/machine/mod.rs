@@ -95,6 +95,7 @@ impl Machine {
     pub(crate) fn handle(&mut self, now: Time, event: Event) {
         self.core.now = now;
         // What was due comes first: an answer that comes after a deadline must not undo what the deadline decided.
+        self.core.has_all = matches!(event, Event::Tick);
         self.run_timers();
         match event {
             Event::Command(command) => self.command(command),
@@ -364,8 +365,8 @@ impl Machine {
             Timer::Question(question) => self.fail_question(question, self.core.no_answer()),
             Timer::Renewal(id, question) => self.at(id, |lock, core| lock.renewal_timed_out(core, id, question)),
             Timer::AskAgain(question) => self.ask_in_turn(question),
-            // Answers may have arrived while this thread did not run: it takes them in before it judges.
-            Timer::Stall if !std::mem::replace(&mut self.core.suspects, true) => {
+            // Answers may have arrived while this thread did not run, or took in others: it takes them in before it judges.
+            Timer::Stall if !std::mem::replace(&mut self.core.suspects, true) || !self.core.has_all => {
                 self.core.timers.set(Timer::Stall, self.core.now + GRACE);
             }
             Timer::Stall => {

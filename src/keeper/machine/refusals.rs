@@ -24,9 +24,12 @@ impl Machine {
         self.core.cause = Some(refusal.cause().clone());
         let again = self.core.refused();
         let soon = self.core.in_time(again);
+        let executed = refusal.may_be_executed();
         let fault = match refusal {
             Refusal::WrongType(_) | Refusal::OtherLayout(_) => refusal.about_keys(&LockKeys::new(&self.prefix, name)),
-            Refusal::Permanent(message) => Some(Fault::Refused { message: message.clone() }),
+            Refusal::Permanent(message) | Refusal::NotUnderstood(message) => {
+                Some(Fault::Refused { message: message.clone() })
+            }
             // An operator may restore a right, and the next connection may be in step: a waiter keeps its place, and
             // pending releases are kept too.
             Refusal::Denied(message) | Refusal::OutOfStep(message) if self.has_no_place(&what, name) => {
@@ -59,11 +62,11 @@ impl Machine {
             (InFlight::Confirm(id), _) => self.at(id, |lock, core| lock.confirm_refused(core, id, soon)),
             (InFlight::Replicate(_), _) => {}
             (InFlight::Release(id), fault) => {
-                self.at(id, |lock, core| lock.release_refused(core, id, again, fault.is_some()));
+                self.at(id, |lock, core| lock.release_refused(core, id, again, fault.is_some(), executed));
             }
             (InFlight::Leave(ids), fault) => {
                 for id in ids {
-                    self.at(id, |lock, core| lock.release_refused(core, id, again, fault.is_some()));
+                    self.at(id, |lock, core| lock.release_refused(core, id, again, fault.is_some(), executed));
                 }
             }
         }

@@ -104,12 +104,11 @@ impl LockMachine {
         }
     }
 
-    /// Whether this client has a lease of the lock whose release is under way: a reply names it, or an HDEL that was sent
-    /// before this request did nothing.
-    pub(super) fn is_given_back(&self, core: &Core, common: &Common) -> bool {
-        let own = common.own.iter().filter_map(|own| own.id.number_at(&core.client));
-        let is_under_way = |id| self.releases.get(&id).is_some_and(|pending| pending.request.is_some());
-        own.chain(self.not_calm).any(is_under_way)
+    /// Whether a release is under way that was sent after this request, which has found the lock held: the call of the
+    /// release may have been earlier, or an HDEL before it did nothing.
+    pub(super) fn is_given_back(&self, request: RequestId) -> bool {
+        let is_release = |pending: &&PendingRelease| matches!(pending.kind, ReleaseKind::Release { .. });
+        self.releases.values().filter(is_release).any(|pending| pending.request > Some(request))
     }
 
     pub(super) fn on_release(&mut self, core: &mut Core, sent: Time, id: Id, common: &Common, verdict: ReleaseVerdict) {
@@ -119,7 +118,6 @@ impl LockMachine {
         let outcome = match verdict {
             ReleaseVerdict::NotCalm => {
                 pending.goes_by_script();
-                self.not_calm = Some(id);
                 return self.send_release(core, id);
             }
             ReleaseVerdict::Released => Release::Released,
@@ -151,9 +149,11 @@ impl LockMachine {
         }
     }
 
-    pub(super) fn release_refused(&mut self, core: &mut Core, id: Id, again: Time, for_good: bool) {
+    /// `executed`: it may have been, although there is no answer.
+    pub(super) fn release_refused(&mut self, core: &mut Core, id: Id, again: Time, for_good: bool, executed: bool) {
         let Some(pending) = self.releases.get_mut(&id) else { return };
         pending.goes_by_script();
+        pending.repeated |= executed;
         let best_effort = pending.kind == ReleaseKind::LeaveBestEffort;
         // Where everything was refused for good, nothing is there to release.
         if for_good && best_effort || (for_good || best_effort) && pending.until <= core.now {
@@ -174,7 +174,6 @@ impl LockMachine {
         core.timers.clear(&Timer::Release(id));
         self.answer_release(core, id, Release::Unknown(core.cause.clone()));
         if self.releases.remove(&id).is_some() {
-            self.not_calm = self.not_calm.filter(|other| *other != id);
             core.locks_of.remove(&id);
             core.unsent.leaves.remove(&(self.name().clone(), id));
         }

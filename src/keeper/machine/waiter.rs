@@ -67,8 +67,8 @@ pub(in crate::keeper) struct Waiter {
     /// The place, or the lease that was granted, as the server last told, and under which epoch.
     pub(super) seat: Seat,
     pub(super) epoch: Option<Epoch>,
-    /// How many waiters were before it, and when that was heard.
-    pub(super) rank: Option<(u64, Time)>,
+    /// Its place on the line (`lock.rs`), and when that was heard.
+    pub(super) place: Option<(u64, Time)>,
     /// Whether its caller knows the ticket.
     announced: bool,
     pub(super) trace: Trace,
@@ -79,6 +79,11 @@ pub(in crate::keeper) struct Waiter {
 }
 
 impl Waiter {
+    /// Whether it knows of a grant, which is on its way to the caller.
+    pub(super) fn has_grant(&self) -> bool {
+        matches!(self.phase, Phase::Confirming { .. } | Phase::Securing { .. })
+    }
+
     pub(super) fn disconnected(&mut self) {
         self.turn = None;
         if self.request.take().is_some() {
@@ -95,6 +100,7 @@ impl LockMachine {
         let AcquireCall { spec, about, mode, timeout, called } = asked;
         self.liveness = self.liveness.max(spec.liveness);
         self.buffer = self.buffer.max(spec.buffer);
+        self.count_in(spec.liveness);
         core.expect_within(spec.liveness / 3);
         let timeout = timeout.map(|timeout| called + timeout);
         let answer_by = (mode == Mode::Try).then_some(called + ANSWER_TIMEOUT);
@@ -113,7 +119,7 @@ impl LockMachine {
             ticket: None,
             seat: Seat::NONE,
             epoch: None,
-            rank: None,
+            place: None,
             announced: false,
             trace: Trace::None,
             late: false,
@@ -195,7 +201,7 @@ impl LockMachine {
         common: &Common,
         verdict: AcquireVerdict,
     ) {
-        let gives_back = self.is_given_back(core, common);
+        let gives_back = matches!(verdict, AcquireVerdict::Busy(_)) && self.is_given_back(request);
         let Some(waiter) = self.waiters.get_mut(&id) else {
             // A place or a lease that no waiter here wants is released.
             let known = self.releases.contains_key(&id) || self.leases.contains_key(&id);
@@ -217,7 +223,7 @@ impl LockMachine {
         if was_asked {
             waiter.request = None;
         }
-        if matches!(waiter.phase, Phase::Confirming { .. } | Phase::Securing { .. }) {
+        if waiter.has_grant() {
             return; // A push came first: its confirmation is under way and will tell.
         }
         if was_asked {
@@ -233,11 +239,13 @@ impl LockMachine {
                 self.granted_by_reply(core, sent, id, own);
             }
             AcquireVerdict::Queued { ticket, seat, rank } => {
-                (waiter.seat, waiter.epoch, waiter.rank) = (seat, common.known.epoch, Some((rank, core.now)));
+                let place = self.gone + rank; // on the line, as of a waiter that was just heard of
+                (waiter.seat, waiter.epoch, waiter.place) = (seat, common.known.epoch, Some((place, core.now)));
                 let before = waiter.ticket;
                 self.kept_alive(sent);
                 self.leave_order(before, id);
                 self.order.insert((ticket, id));
+                self.has_asked(sent);
                 self.has_ticket(core, id, ticket);
                 if common.again {
                     self.heartbeat(core);
@@ -281,13 +289,15 @@ impl LockMachine {
         waiter.ticket = Some(ticket);
         if !std::mem::replace(&mut waiter.announced, true) {
             waiter.timeout.into_iter().for_each(|at| core.timers.set(Timer::Position(id), at - ASK_BEFORE));
-            core.effects.push(Effect::Queued { id, ticket, rank: waiter.rank.map(|(rank, _)| rank) });
+            let place = waiter.place;
+            let rank = place.map(|(place, _)| self.rank_at(place));
+            core.effects.push(Effect::Queued { id, ticket, rank });
         }
     }
 
     /// The timeout is near, and its error is to tell a position that is not old.
     pub(super) fn ask_position(&mut self, core: &mut Core, id: Id) {
-        let is_old = |waiter: &&Waiter| waiter.rank.is_some_and(|(_, at)| core.now.since(at) > ASK_BEFORE);
+        let is_old = |waiter: &&Waiter| waiter.place.is_some_and(|(_, at)| core.now.since(at) > ASK_BEFORE);
         let queued = self.waiters.get(&id).filter(|waiter| waiter.phase == Phase::Queued && waiter.request.is_none());
         if core.connected && queued.filter(is_old).is_some() {
             self.await_turn(core, id);
@@ -301,7 +311,7 @@ impl LockMachine {
         let waits = waiter.turn.is_some() && core.unsent.held_back;
         let unsent = || waits.then(|| Arc::from("the server has not answered the earlier requests of this client"));
         let cause = waiter.shortage.clone().or_else(|| core.cause.clone()).or_else(|| core.silence()).or_else(unsent);
-        let position = waiter.rank.map(|(rank, at)| (rank + 1, core.now.since(at)));
+        let position = waiter.place.map(|(place, at)| (self.rank_at(place) + 1, core.now.since(at)));
         let why = match waiter.timeout {
             Some(_) => NotGranted::Timeout { waited, position, cause },
             None => NotGranted::Fault(Fault::Unavailable { waited, cause: cause.map(Into::into) }),
@@ -357,6 +367,7 @@ impl LockMachine {
     /// Takes a waiter out of all places.
     pub(super) fn remove_waiter(&mut self, core: &mut Core, id: Id) -> Option<Waiter> {
         let waiter = self.waiters.remove(&id)?;
+        self.count_out(waiter.spec.liveness);
         core.locks_of.remove(&id);
         core.members -= 1;
         core.timers.clear(&Timer::Timeout(id));
@@ -365,6 +376,7 @@ impl LockMachine {
         self.leave_order(waiter.ticket, id);
         waiter.turn.map(|turn| core.unsent.acquires.remove(&turn));
         if self.order.is_empty() {
+            self.gone = 0;
             core.timers.clear(&Timer::Heartbeat(self.name().clone()));
         }
         Some(waiter)

@@ -89,7 +89,11 @@ impl Routes {
         match refusal {
             Refusal::Temporary(_) => {}
             Refusal::Denied(_) => self.tell_unusable(vec![slot], &ConnectError::MissingRight { address, cause }),
-            Refusal::Permanent(_) | Refusal::OutOfStep(_) | Refusal::WrongType(_) | Refusal::OtherLayout(_) => {
+            Refusal::Permanent(_)
+            | Refusal::NotUnderstood(_)
+            | Refusal::OutOfStep(_)
+            | Refusal::WrongType(_)
+            | Refusal::OtherLayout(_) => {
                 self.tell_unusable(vec![slot], &ConnectError::Refused { address, cause });
             }
         }

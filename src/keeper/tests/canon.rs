@@ -299,6 +299,7 @@ fn machine(notes: &mut Notes, machine: &Machine) {
         refusals,
         needed,
         suspects,
+        has_all: _,
         given_up,
     } = core;
     assert!(effects.is_empty(), "effects are carried out at once");

@@ -110,15 +110,16 @@ impl Turn {
         if client.is_empty() {
             return answer;
         }
-        let own = self.read().filter(|lease| client_of(&lease.id) == client);
-        answer.own = own
-            .map(|lease| Own {
-                id: lease.id.clone(),
-                seat: self.seat(lease),
-                claim: lease.claim,
-                left: lease.end - self.now,
-            })
-            .collect();
+        // The leases of the ids that it named, and what this turn has granted to it.
+        let granted = self.told.iter().map(|(_, lease, _)| &lease.id).filter(|id| client_of(id) == client);
+        for id in self.names.iter().chain(granted) {
+            let Some(lease) = self.lock.lease_of(id).filter(|_| answer.own.iter().all(|own| own.id != *id)) else {
+                continue;
+            };
+            let (seat, left) = (self.seat(lease), lease.end - self.now);
+            answer.own.push(Own { id: id.clone(), seat, claim: lease.claim, left });
+        }
+        answer.own.sort_by_key(|own| own.seat.slot);
         answer
     }
 

@@ -1,8 +1,8 @@
 //! The leases that a turn reads.
 //!
-//! A script reads the leases that its request names and, where it cannot know enough without them, all. That leaves a
-//! trace: the first and the last end of a lease are exact when all leases were read; a turn that read less knows of the
-//! others only what was known before. And a client is told of its leases among those that were read.
+//! A script reads the leases of the ids that its request names and, where it cannot know enough without them, all. That
+//! leaves a trace: the first and the last end of a lease are exact when all leases were read; a turn that read less knows
+//! of the others only what was known before.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,11 @@ use super::queue::may_be_an_outage;
 use super::turn::{Ended, Turn};
 use super::{Accounted, Lease, Lock, Request, Seat, State};
 
-/// By this a script finds the lease of an id among others, or a claim of its client; of two with one tag it reads both.
-fn tag(id: &str, claim: bool) -> (bool, &[u8]) {
+/// By this a script finds the lease of an id among others; of two with one tag it reads both.
+fn tag(id: &str) -> [u8; 4] {
     let id = id.as_bytes();
-    (claim, if claim { &id[..2] } else { &id[id.len().saturating_sub(4)..] })
+    let [third, fourth, fifth] = id[id.len() - 3..] else { unreachable!("three bytes") };
+    [id[0], id[1], third, ((10 * u16::from(fourth) + u16::from(fifth)) % 255 + 1) as u8]
 }
 
 impl Lock {
@@ -31,18 +32,28 @@ impl Lock {
 impl Turn {
     /// Reads the leases that this request is about, and takes out those that are over.
     pub(super) fn read_leases(&mut self, request: &Request) {
-        let named: BTreeSet<_> = request.names().flat_map(|id| [tag(id, true), tag(id, false)]).collect();
+        let named: BTreeSet<_> = request.names().map(tag).collect();
         let all = &self.lock.leases;
         let limit = self.lock.limit();
-        let unread = all.iter().filter(|lease| !named.contains(&tag(&lease.id, lease.claim)));
+        let unread = all.iter().filter(|lease| !named.contains(&tag(&lease.id)));
         self.unread = unread.clone().map(|lease| lease.slot).collect();
         let knows_enough = unread.clone().any(|lease| lease.most == limit) && self.lock.state.first_end > self.now;
-        if !knows_enough || matches!(request, Request::Break { .. }) || self.recovering() {
+        if !knows_enough || matches!(request, Request::Break { .. }) || self.may_conflict() {
             self.read_all();
         }
         self.spare_claims();
         let now = self.now;
         self.lapsed = self.lock.leases.extract_if(.., |lease| lease.end <= now).collect();
+    }
+
+    /// Whether the lease that the request brings, if it comes back, is not sure to fit beside those that are held.
+    pub(super) fn may_conflict(&self) -> bool {
+        let Lock { leases, state, .. } = &self.lock;
+        let (id, seat) = &self.brings;
+        let is_there = || self.lock.lease_of(id).is_some_and(|mine| mine.token == seat.token);
+        let fits = || leases.len() < self.lock.limit().min(seat.most).into();
+        let is_taken = || leases.iter().any(|lease| lease.slot == seat.slot);
+        self.recovering() && seat.token > 0 && seat.epoch < state.epoch && !is_there() && (!fits() || is_taken())
     }
 
     /// The claims that outlast an outage have a later end in this turn.

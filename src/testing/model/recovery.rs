@@ -107,12 +107,14 @@ impl Turn {
             state.recover_until = state.recover_until.max(state.recover_from + of_leases.max(3 * state.recover_pace));
         }
         if self.recovering() {
-            self.read_all();
             self.lock.state.token = token.max(memory.token);
         }
         if loss == Loss::RolledBack {
             // They may be over, and granted to others since.
             self.drop_leases();
+        }
+        if self.may_conflict() {
+            self.read_all();
         }
         true
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Answer, DAY, Entry, HOUR, Lease, Lock, Message, Request, SLACK, client_of};
+use super::{Answer, DAY, Entry, HOUR, Lease, Lock, Message, Request, SLACK, Seat, client_of};
 
 /// One request, from the look at the clock to what is kept of the lock.
 pub(super) struct Turn {
@@ -30,6 +30,10 @@ pub(super) struct Turn {
     pub(super) own_pace: u64,
     /// What the asking waiter or holder tells about itself.
     pub(super) about: Entry,
+    /// The ids that the request names: their leases are told.
+    pub(super) names: Vec<String>,
+    /// The id, and the place or lease, that it brings.
+    pub(super) brings: (String, Seat),
 }
 
 /// A lease that has ended.
@@ -90,11 +94,16 @@ impl Turn {
             told: vec![],
             own_pace,
             about: Entry::default(),
+            names: vec![],
+            brings: Default::default(),
         }
     }
 
     fn begin(lock: &Lock, time: u64, request: &Request, about: Entry, batch: usize) -> Self {
-        let mut turn = Turn { time, about, batch, ..Turn::at_rest(lock, request.own_pace()) };
+        let names: Vec<String> = request.names().map(str::to_owned).collect();
+        let seat = request.brings().map_or_else(Seat::default, |(_, seat)| seat);
+        let brings = (request.id().unwrap_or_default().to_owned(), seat);
+        let mut turn = Turn { time, about, batch, names, brings, ..Turn::at_rest(lock, request.own_pace()) };
         turn.tell_time();
         turn.read_leases(request);
         if lock.is_partial() && !request.looks_only() {

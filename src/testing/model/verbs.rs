@@ -132,7 +132,9 @@ impl Turn {
         let mut word = match mine {
             Some(lease) if lease.broken => "broken",
             Some(lease) => {
-                (lease.end, lease.most, lease.claim) = (lease.end.max(until), lease.most.max(most), false);
+                // Of a claim the renewal makes a lease that lasts for as long as its holder asked.
+                lease.end = if lease.claim { until } else { lease.end.max(until) };
+                (lease.most, lease.claim) = (lease.most.max(most), false);
                 "renewed"
             }
             None => "lost",

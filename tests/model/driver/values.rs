@@ -148,7 +148,7 @@ impl<'a> Rest<'a> {
 fn calm(state: &[u8], entries: &mut BTreeMap<String, Entry>) -> (State, Vec<Lease>) {
     let mut rest = Rest(state);
     let [version, calm] = rest.take();
-    assert_eq!((version, calm), (3, 1), "the layout");
+    assert_eq!((version, calm), (4, 1), "the layout");
     let [epoch, stamp, seen] = [rest.number(), rest.number(), rest.number()];
     let skew = rest.signed();
     let [grants, longest, longest_next, recover_until, ttl_until] = std::array::from_fn(|_| rest.number());
@@ -170,7 +170,7 @@ fn calm(state: &[u8], entries: &mut BTreeMap<String, Entry>) -> (State, Vec<Leas
 fn unpacked(state: &[u8], records: BTreeMap<u16, &[u8]>) -> (State, Vec<Lease>) {
     let mut rest = Rest(state);
     let [version, calm, recorded, accounted] = rest.take();
-    assert_eq!((version, calm), (3, 0), "the layout");
+    assert_eq!((version, calm), (4, 0), "the layout");
     let accounted = match accounted {
         0 => Accounted::No,
         1 => Accounted::ByLease,
@@ -203,7 +203,7 @@ fn unpacked(state: &[u8], records: BTreeMap<u16, &[u8]>) -> (State, Vec<Lease>) 
         recorded: recorded == 1,
         accounted,
     };
-    let counted = [rest.size(), rest.size(), rest.size()];
+    let counted = [rest.size(), rest.size(), rest.size(), rest.size()];
     let (tags, zeroth) = (rest.text(), rest.text());
 
     let mut leases = vec![];
@@ -212,14 +212,16 @@ fn unpacked(state: &[u8], records: BTreeMap<u16, &[u8]>) -> (State, Vec<Lease>) 
     for (slot, tag) in (0..).zip(tags.chunks_exact(4)).filter(|(_, tag)| *tag != [0; 4]) {
         let record = if slot == 0 { zeroth } else { records[&slot] };
         let lease = packing::unpacked_lease(slot, record).expect("a lease");
-        let id = lease.id.as_bytes();
-        let is_tag = if lease.claim { tag == [&id[..2], b".."].concat() } else { [b".", id].concat().ends_with(tag) };
-        assert!(is_tag, "{tag:?} is the tag of {}", lease.id);
+        let (first, last) = (&lease.id.as_bytes()[..2], &lease.id.as_bytes()[lease.id.len() - 3..]);
+        let last_two = (10 * u16::from(last[1]) + u16::from(last[2])) % 255 + 1;
+        assert_eq!(tag, [first, &last[..1], &[last_two as u8]].concat(), "the tag of {}", lease.id);
         leases.push(lease);
     }
     let limit = leases.iter().map(|lease| lease.most).min().unwrap_or(MOST);
     let limited = leases.iter().filter(|lease| lease.most == limit).count();
-    assert_eq!(counted, [leases.len() as u16, limit, limited as u16], "held, limit and limited");
+    let claims = leases.iter().filter(|lease| lease.claim).count();
+    let counts = [leases.len() as u16, claims as u16, limit, limited as u16];
+    assert_eq!(counted, counts, "held, claims, limit and limited");
     // A claim may outlast an outage, and is stored with the end that it had before.
     let ends = || leases.iter().map(|lease| if lease.claim { lease.end.max(state.first_end) } else { lease.end });
     let (first, last) = (ends().min().unwrap_or(0), ends().max().unwrap_or(0));

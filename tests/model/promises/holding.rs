@@ -65,7 +65,13 @@ impl Witness {
                             && stands.end == after.state.silent_until + before.entries[id].heartbeat;
                     ensure!(stands.end == *end || renewed, "the lease of {id} was moved");
                     ensure!(stands.end == *end || !lease.broken, "the broken lease of {id} was prolonged");
-                    ensure!(stands.end >= *end, "the lease of {id} was made shorter");
+                    // A claim that is confirmed lasts from then on for as long as its holder asked.
+                    let confirmed = match turn.request {
+                        Request::Renew { id: theirs, terms, .. } if theirs == id && lease.claim => now + terms.lease,
+                        _ => *end,
+                    };
+                    ensure!(stands.end >= *end.min(&confirmed), "the lease of {id} was made shorter");
+                    ensure!(!lease.claim || stands.claim || stands.end == confirmed, "{id} has not what it confirmed");
                     ensure!(
                         stands.most == lease.most || renewed && stands.most > lease.most,
                         "{id} wants another most"

@@ -78,7 +78,9 @@ impl Witness {
             let seat = Seat { epoch: after.state.epoch, ticket, token, slot, most };
             ensure!((own.seat, own.claim, own.left) == (seat, lease.claim, left), "{own:?} and not {lease:?}");
             let until = self.told.entry(own.id.clone()).or_default();
-            *until = (*until).max(turn.true_time + left);
+            // Nobody counts on more of a claim than the lease that it asked for: the confirmation ends what is beyond.
+            let counted_on = if lease.claim { left.min(after.entries[&own.id].lease) } else { left };
+            *until = (*until).max(turn.true_time + counted_on);
         }
         if let "granted" | "renewed" | "broken" = answer.word.as_str() {
             let id = turn.request.id().unwrap_or_default();

@@ -9,6 +9,7 @@ mod giving_back;
 mod hdel;
 mod holding;
 mod late;
+mod many;
 mod replicated;
 mod room;
 mod several;

@@ -13,7 +13,7 @@ fn reply_to_another_request_is_out_of_step() {
         (b"$1\r\n\x90\r\n", "OutOfStep"),
         (b"$0\r\n\r\n", "OutOfStep"),
         (&other_verb, "OutOfStep"),
-        (&cut, "Permanent(\"a reply that is not understood"),
+        (&cut, "NotUnderstood(\"a reply that is not understood"),
     ] {
         let (mut wire, mut theirs) = pair();
         wire.send(1, leave(), &NO_TAG.into(), false);
