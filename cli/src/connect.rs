@@ -97,6 +97,11 @@ rediss+cluster all connections are encrypted.";
 const NO_SERVER: &str = "this address is the default: --redis URL or REDIS_URL names a server, and --local needs none";
 
 impl Args {
+    /// Whether these arguments mean the locks of the same server, in the same environment.
+    pub(crate) fn names_the_same_as(&self, other: &Self) -> bool {
+        (&self.redis, self.local, &self.prefix) == (&other.redis, other.local, &other.prefix)
+    }
+
     /// The failure of a subcommand that could not ask the server.
     pub(crate) fn failed(&self, error: impl Into<LookError>) -> Failure {
         let error = error.into();

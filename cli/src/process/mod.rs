@@ -5,6 +5,7 @@ pub(crate) mod alarm;
 pub(crate) mod descendants;
 pub(crate) mod descriptors;
 pub(crate) mod lookup;
+pub(crate) mod open_file;
 pub(crate) mod signals;
 pub(crate) mod table;
 pub(crate) mod terminal;

@@ -77,11 +77,19 @@ pub(crate) fn is_shown() -> bool {
 }
 
 pub(crate) fn all() -> Vec<Process> {
-    if !is_shown() {
-        return Vec::new();
-    }
-    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
-    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).filter_map(Process::look).collect()
+    numbers().filter_map(Process::look).collect()
+}
+
+/// The numbers of all processes.
+pub(crate) fn numbers() -> impl Iterator<Item = i32> {
+    let entries = is_shown().then(|| std::fs::read_dir("/proc").into_iter().flatten().flatten());
+    entries.into_iter().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
+/// The parent of this process, its parent, and so on.
+pub(crate) fn ancestors() -> impl Iterator<Item = i32> {
+    let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
+    std::iter::successors(parent, |pid| Process::look(*pid).map(|process| process.parent))
 }
 
 /// The children of the main thread, among them all that this process has adopted. The kernel lists them without a look

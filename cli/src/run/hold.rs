@@ -9,9 +9,9 @@
 //!   └─ stand-in          holds the lock, in a session of its own, until the script has closed N      stand_in.rs
 //! ```
 //!
-//! The stand-in locks the script's open file with flock(2), closes its own copy, and waits for a lock on the file
+//! The stand-in locks a byte of the script's open file, closes its own copy, and waits for a lock on the same byte
 //! through another descriptor. The kernel grants that when the last copy of the script's descriptor is closed, however
-//! the script ends.
+//! the script ends (`../process/open_file.rs`). `hold --unlock` unlocks the byte before.
 //!
 //! A lost lease is told, and then kept like any other until the script is done or the lease is over: released at once,
 //! it would let the next holder in while the script still works. For the same reason a signal to the stand-in is passed
@@ -26,6 +26,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tokio::runtime::Builder;
 use tokio::sync::mpsc::unbounded_channel;
 
+use super::around;
 use super::held_locks::{self, HeldLocks};
 use super::inbox::RunEvent;
 use super::label;
@@ -33,12 +34,13 @@ use super::setting::Setting;
 use super::stand_in::{self, Script};
 use crate::exit::{self, Failure, LOST};
 use crate::process::signals;
+use crate::text::printable;
 use crate::{connect, output, runtime, stderr, warnings};
 
 const SHORT: &str = "\
 Examples:
   exec 9>x.lock; fairlock hold x --fd 9 || exit  waits in line, as flock 9 does
-  exec 9>&-                                      gives it back, as its end does
+  exec 9>&-         or:  fairlock hold x -u      gives it back, as its end does
 In a terminal, `fairlock hold deploy` holds until Ctrl-D or Ctrl-C.
 Exit code: 0, or 122 busy, 123 lease lost, 124 timeout, 125 fairlock failed.";
 
@@ -51,7 +53,12 @@ deploy &` in a script, is refused: nothing would be held.
 With --fd N it returns when the lock is granted. The lock is held until the script has closed descriptor N, as it does \
 when it ends, however it ends. The descriptor must be a file, as for flock, and may have any number. Programs that the \
 script starts inherit the descriptor, and with it the lock: start a daemon with `9>&-`. It prints nothing, as flock; \
---print-token asks for the fencing token, and --print-slot for the slot, which stands behind it.
+--print-token asks for the fencing token, and --print-slot for the slot, which stands behind it. Scripts may use one \
+file for any locks. Inside of the script, `run` and `hold` of the same lock are refused.
+
+In a container the kernel ends all processes with the first one. If that is the script, or ends with it, the lock stays \
+taken for the rest of its lease. There `fairlock run` takes the script, or the script waits for the end of its hold: \
+trap 'fairlock hold NAME -u' EXIT.
 
 Another process, the stand-in, holds the lock then. TERM, INT, HUP and QUIT to it are passed on to the script, and the \
 lock is held until the descriptor is closed. Its messages go to the script's stderr; where that is a socket, as under \
@@ -63,7 +70,7 @@ the lease ends. Without --fd only a message on stderr tells of the loss.
 
 Examples:
   exec 9>x.lock; fairlock hold x --fd 9 || exit  waits in line, as flock 9 does
-  exec 9>&-                                      gives it back, as its end does
+  exec 9>&-         or:  fairlock hold x -u      gives it back, as its end does
 
 Exit codes: 0, or 122 busy, 123 lease lost, 124 busy until --timeout, 125 fairlock failed or the server does not \
 serve, 128+N by signal N.";
@@ -82,6 +89,12 @@ pub(crate) struct Args {
     /// Returns when the lock is granted, and holds it until the script has closed the descriptor N.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i32).range(0..))]
     pub(crate) fd: Option<i32>,
+    /// Give it back, and wait until that is done
+    ///
+    /// Ends the hold of this lock by the script around, as if it had closed its descriptor, and returns when the server
+    /// knows. A program that inherited the descriptor keeps the lock no longer.
+    #[arg(short = 'u', long)]
+    pub(crate) unlock: bool,
     /// With --fd: print the fencing token
     ///
     /// Without --fd it is always printed.
@@ -102,6 +115,10 @@ pub(crate) struct Args {
 }
 
 impl Args {
+    fn names(&self) -> impl Iterator<Item = &str> {
+        std::iter::once(&self.name).chain(&self.and).map(String::as_str)
+    }
+
     /// What is printed of a grant.
     fn told(&self, (token, slot): (u64, u32)) -> String {
         let token = (self.fd.is_none() || self.print_token).then(|| token.to_string());
@@ -117,10 +134,24 @@ fn signal(name: &str) -> Result<Signal, String> {
     full.parse().map_err(|_| "no signal has this name; TERM, INT, HUP, USR1 and others do".to_owned())
 }
 
+/// What a script is told that is the first process of a container.
+const FIRST: &str = "this script is process 1, with which the kernel ends all others at once";
+const INSTEAD: &str = "use `fairlock run`, or let the script end with `fairlock hold NAME -u`";
+
 /// How long before the end of the lease a loss is told.
 const NOTICE: Duration = Duration::from_secs(5);
 
 pub(crate) fn hold(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
+    if args.unlock {
+        return match around::stand_in(server, &args.name) {
+            Some(stand_in) => stand_in::end(&stand_in, &args.name),
+            None => Err(Failure::own(format!(
+                "no script around this process holds {}, so there is nothing to give back",
+                printable(&args.name)
+            ))),
+        };
+    }
+    around::refuse_own(server, args.names())?;
     match args.fd {
         Some(fd) => stand_in::start(fd),
         None => refuse_ended_stdin().and_then(|()| keep(server, args, None)),
@@ -157,6 +188,12 @@ fn keep(server: &connect::Args, args: &Args, mut script: Option<Script>) -> Resu
         let grant = args.told(granted.lease(&args.name));
         let begun = match &mut script {
             Some(script) => {
+                if script.number() == 1 {
+                    let names = setting.reporter.names().to_owned();
+                    setting
+                        .reporter
+                        .mention(format_args!("{FIRST}, and {names} stays taken until its lease ends: {INSTEAD}"));
+                }
                 setting.terminal = None;
                 script.granted(&grant, closed)
             }

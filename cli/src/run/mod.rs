@@ -37,6 +37,7 @@
 
 mod acquire;
 mod args;
+mod around;
 mod event_file;
 mod held_locks;
 pub(crate) mod hold;
@@ -75,6 +76,7 @@ pub(crate) fn run(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
         Some(tip) => failure.with_tip(tip),
         None => failure,
     })?;
+    around::refuse_own(server, std::iter::once(&args.name).chain(&args.and).map(String::as_str))?;
     let wanted = held_locks::in_order(&args.name, args.wait.sharing.most()?, &args.and);
     let label = || label::default(&words, std::process::id());
     let mut setting = Setting::new(server, &args.wait, wanted, args.kill_after, label)?;

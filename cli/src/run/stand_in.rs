@@ -7,7 +7,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{File, Metadata};
 use std::io::{BufRead as _, BufReader, IsTerminal as _, Write as _};
-use std::os::fd::{AsFd as _, AsRawFd as _, OwnedFd, RawFd};
+use std::os::fd::{AsFd as _, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::os::unix::net::UnixStream;
@@ -15,14 +15,16 @@ use std::os::unix::process::ExitStatusExt as _;
 
 use nix::sys::signal::Signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{FileType, FlockOperation, OFlags, flock, fstat};
+use rustix::fs::{FileType, OFlags, fstat};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::Pid;
 
+use super::around::StandIn;
 use super::event_file;
 use crate::exit::{self, Failure, say};
-use crate::process::{descriptors, this_binary};
-use crate::shim::protocol;
+use crate::process::open_file::{self, OpenFile};
+use crate::process::{descriptors, table, this_binary};
+use crate::text::printable;
 use crate::{output, runtime, stderr};
 
 /// `fairlock __hold SCRIPT ARGUMENTS…` is the stand-in of the script with this process id. Its stdin is a socket, over
@@ -65,12 +67,8 @@ fn script_with(descriptor: RawFd, about: &Metadata) -> i32 {
         let opened = std::fs::metadata(format!("/proc/{pid}/fd/{descriptor}"));
         opened.is_ok_and(|opened| (opened.dev(), opened.ino()) == (about.dev(), about.ino()))
     };
-    let parent = |pid: i32| -> Option<i32> {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
-    };
     let caller = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
-    std::iter::successors(Some(caller), |pid| parent(*pid)).take_while(|pid| has(*pid)).last().unwrap_or(caller)
+    table::ancestors().take_while(|pid| has(*pid)).last().unwrap_or(caller)
 }
 
 /// The script for which a stand-in holds its locks.
@@ -102,7 +100,7 @@ impl Script {
             pidfd_open(pid, PidfdFlags::empty()).map_err(|error| gone(error.into()))?
         };
         let socket = UnixStream::from(std::io::stdin().as_fd().try_clone_to_owned().map_err(gone)?);
-        let descriptor = protocol::receive_descriptor(&socket).map_err(gone)?;
+        let descriptor = descriptors::receive(&socket).map_err(gone)?;
         Ok(Self {
             pid,
             #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -203,13 +201,9 @@ impl Script {
     fn watch(&mut self, closed: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
         let failed = |error: std::io::Error| Failure::because("cannot watch the descriptor", error);
         let descriptor = self.descriptor.take().ok_or_else(|| failed(std::io::ErrorKind::NotFound.into()))?;
-        let path = format!("/dev/fd/{}", descriptor.as_raw_fd());
-        let again = File::open(&path).or_else(|_| File::options().write(true).open(&path)).map_err(failed)?;
+        let file = OpenFile::new(descriptor).map_err(failed)?;
         runtime::thread("descriptor", move || {
-            // Another stand-in on this file that is about to end still has it locked.
-            let _ = retry_on_intr(|| flock(&descriptor, FlockOperation::LockExclusive));
-            drop(descriptor);
-            let _ = retry_on_intr(|| flock(&again, FlockOperation::LockExclusive));
+            file.await_close();
             closed();
         })
     }
@@ -230,6 +224,30 @@ impl Script {
             say(format_args!("cannot send {signal} to process {}: {error}", self.number()));
         }
     }
+}
+
+/// Lets this stand-in go on as if its script had closed its descriptor, and waits until it has given the lock back.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(super) fn end(stand_in: &StandIn, name: &str) -> Result<u8, Failure> {
+    use rustix::process::{PidfdFlags, pidfd_open};
+    const PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
+    let failed = |error: std::io::Error| Failure::because(&format!("cannot give {} back", printable(name)), error);
+    let Some(Ok(process)) = Pid::from_raw(stand_in.pid).map(|pid| pidfd_open(pid, PidfdFlags::empty())) else {
+        return Ok(0);
+    };
+    open_file::let_go(stand_in.pid, stand_in.descriptor).map_err(failed)?;
+    if is_dead(&process, Some(&PATIENCE)) {
+        return Ok(0);
+    }
+    let (name, fd) = (printable(name), stand_in.descriptor);
+    Err(Failure::own(format!(
+        "{name} is still held: a process that does not hear of this has descriptor {fd} open, too"
+    )))
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(super) fn end(_: &StandIn, _: &str) -> Result<u8, Failure> {
+    Err(Failure::own("--unlock needs Linux: close the descriptor instead, as in `exec 9>&-`"))
 }
 
 /// Whether the process has ended by the end of this time.

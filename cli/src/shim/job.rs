@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, ErrorKind, Write as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
@@ -17,7 +17,7 @@ use nix::unistd::Pid;
 use super::protocol::{self, Order, Report};
 use super::queue::QueueShim;
 use crate::process::signals::Mask;
-use crate::process::{descendants, this_binary};
+use crate::process::{descendants, descriptors, this_binary};
 
 /// How long the shim may take to start. It needs milliseconds.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -97,7 +97,7 @@ impl Job {
         let begun = make_ready(&socket, plan.leases).and_then(|reader| {
             drop(queue_shim);
             // Without its stdin the command does not begin.
-            protocol::send_descriptor(&socket, std::io::stdin().as_fd()).map(|()| reader)
+            descriptors::send(&socket, std::io::stdin().as_raw_fd()).map(|()| reader)
         });
         match begun {
             Ok(reader) => drop(begin.send(reader)),

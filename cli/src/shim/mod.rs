@@ -47,7 +47,7 @@ use nix::unistd::Pid;
 use crate::exit::{OWN_FAILURE, say};
 use crate::process::alarm::Alarm;
 use crate::process::terminal::Terminal;
-use crate::process::{descendants, signals, this_binary};
+use crate::process::{descendants, descriptors, signals, this_binary};
 use crate::stderr;
 use guard::{Guard, ShimEvent};
 use protocol::{Order, Report};
@@ -79,7 +79,7 @@ fn guard_command(mut arguments: impl Iterator<Item = OsString>) -> std::io::Resu
         return Ok(());
     };
     protocol::send(&socket, Report::Ready);
-    let Ok(stdin) = protocol::receive_descriptor(&socket) else {
+    let Ok(stdin) = descriptors::receive(&socket) else {
         // fairlock is dead, and no command has started.
         give_back::give_back(&leases, kill_at);
         return Ok(());

@@ -5,16 +5,11 @@
 //! stderr, and no other descriptor of fairlock.
 
 use std::fmt;
-use std::io::IoSliceMut;
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::str::FromStr;
 
 use fairlock::operator::Time;
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags};
-
-use crate::process::descriptors;
+use rustix::net::SendFlags;
 
 /// The word that makes this binary a shim: `fairlock __shim KILL_AFTER_NS TERM_AT KILL_AT FOREGROUND MASK COMMAND…`,
 /// where `FOREGROUND MASK COMMAND…` is for the stage.
@@ -154,26 +149,6 @@ fn number<T: FromStr>(word: &str) -> Result<T, Garbled> {
 pub(crate) fn send(socket: &UnixStream, message: impl fmt::Display) -> bool {
     let line = message.to_string();
     rustix::net::send(socket, line.as_bytes(), SendFlags::DONTWAIT).is_ok_and(|sent| sent == line.len())
-}
-
-/// Sends a descriptor, together with one byte that carries it.
-pub(crate) fn send_descriptor(socket: &UnixStream, descriptor: BorrowedFd<'_>) -> std::io::Result<()> {
-    descriptors::send(socket, descriptor.as_raw_fd())
-}
-
-/// Receives what `send_descriptor` sent.
-pub(crate) fn receive_descriptor(socket: &UnixStream) -> std::io::Result<OwnedFd> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0];
-    rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::empty())?;
-    let received = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
-    });
-    let descriptor = received.ok_or(std::io::ErrorKind::UnexpectedEof)?;
-    rustix::io::fcntl_setfd(descriptor.as_fd(), rustix::io::FdFlags::CLOEXEC)?;
-    Ok(descriptor)
 }
 
 #[cfg(test)]

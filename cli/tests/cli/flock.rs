@@ -52,7 +52,11 @@ fn options_of_flock_that_make_no_sense_here_are_explained() {
         (["-F", "--no-fork"], "fairlock runs as long as the command"),
     ] {
         for option in options {
+            // To unlock is what a script does, as with `flock -u 9`.
             for words in [&["run", option, "x", "true"][..], &["hold", "x", option, "--fd", "9"]] {
+                if words[0] == "hold" && tip.starts_with("a lock is released") {
+                    continue;
+                }
                 let ended = Process::spawn(redis.fairlock().args(words)).finish();
                 assert!(ended.code == 125 && ended.stderr.contains(tip), "{words:?}: {ended:?}");
                 assert_eq!(ended.stderr.matches("tip:").count(), 1, "{words:?}: {ended:?}");

@@ -1,8 +1,10 @@
 //! `fairlock hold`: a lock without a command, and `--fd` for scripts that lock in the middle.
 
 mod descriptors;
+mod one_file;
 mod output;
 mod signals;
+mod unlock;
 
 use std::io::Read as _;
 use std::process::{Command, Stdio};
