@@ -103,8 +103,8 @@ impl Client {
         Ok(Lock::new(self.handle.clone(), spec, label, owner.unwrap_or_default().into()))
     }
 
-    /// The semaphore of this name: a lock that so many may hold together, from 1 to 1000. It is [`lock_with`] the option
-    /// [`slots`](LockOptions::slots), which says more. No round trip.
+    /// The semaphore of this name, with the usual options: a lock that so many may hold together, from 1 to 1000. It is
+    /// [`lock_with`] the option [`slots`](LockOptions::slots), which says more. No round trip.
     ///
     /// Waiters are served in order, as those of any lock, and [`Held::slot`](crate::Held::slot) says which of the places
     /// a holder has. [`inspect`](Lock::inspect) tells who holds the others. Fencing tokens rise in each slot, and of two
@@ -125,7 +125,19 @@ impl Client {
     ///
     /// [`lock_with`]: Self::lock_with
     pub fn semaphore(&self, name: &str, slots: u32) -> Result<Lock, InvalidOption> {
-        self.lock_with(name, LockOptions::default().slots(slots))
+        self.semaphore_with(name, slots, LockOptions::default())
+    }
+
+    /// The semaphore of this name with these options. No round trip.
+    ///
+    /// # Errors
+    /// [`InvalidOption`] if the name, the number or an option cannot work, or if the options name
+    /// [`slots`](LockOptions::slots), too.
+    pub fn semaphore_with(&self, name: &str, slots: u32, options: LockOptions) -> Result<Lock, InvalidOption> {
+        if let Some(slots) = options.chosen_slots() {
+            return Err(InvalidOption::FixedSlots { what: "a semaphore that has its number beside them", slots });
+        }
+        self.lock_with(name, options.slots(slots))
     }
 
     /// The read-write lock of this name, with the usual options: up to 1000 readers hold it together, or one writer. No

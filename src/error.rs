@@ -16,7 +16,7 @@ pub use connect::ConnectError;
 pub use lost::{Lost, LostReason};
 pub use option::InvalidOption;
 pub(crate) use words::brief;
-use words::{at, because, held_by, stricter, unavailable, within};
+use words::{at, because, held_by, numbers, unavailable, within};
 
 /// Several locks were not acquired together, or not held together to the end of a job. None of them is held.
 ///
@@ -224,7 +224,7 @@ pub enum AcquireError {
 #[non_exhaustive]
 pub enum TryAcquireError {
     /// Another process holds the lock or waits for it, or the server lost data and grants nothing for a while.
-    #[error("busy: {}, {waiting} waiting{}", held_by(.holders, .held, .recovering_for), stricter(.holders, .held, .most))]
+    #[error("busy: {}, {waiting} waiting{}", held_by(.holders, .held, .recovering_for), numbers(.holders, .held, .most))]
     #[non_exhaustive]
     Busy {
         /// The holders, of more than 16 those of the lowest slots. There may be none, only waiters.

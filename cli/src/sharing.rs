@@ -6,6 +6,7 @@ use fairlock::operator::READERS;
 use fairlock::state::Holder;
 
 use crate::exit::Failure;
+use crate::text::{held_by, hold, name_of, printable};
 
 /// The options of a semaphore and of a read-write lock.
 #[derive(Debug, clap::Args)]
@@ -54,54 +55,80 @@ fn slots(text: &str) -> Result<u32, String> {
     number.ok_or_else(|| format!("give a whole number from 1 to {READERS}"))
 }
 
-/// How many may hold the lock now: the smallest number of those who do.
-pub(crate) fn limit(numbers: impl Iterator<Item = u32>) -> u32 {
-    numbers.min().unwrap_or(1)
+/// How many hold a lock, and how many may: the smallest number of those who do.
+#[derive(Clone, Copy)]
+pub(crate) struct Count {
+    held: u64,
+    pub(crate) limit: u32,
 }
 
-/// How many hold the lock, and how many may: `2 of 4`, `3 readers`. None if only one may, and does, or nobody holds it.
-/// The numbers are those of the holders.
-pub(crate) fn count(numbers: impl ExactSizeIterator<Item = u32>) -> Option<String> {
-    match (numbers.len(), limit(numbers)) {
-        (0, _) | (1, 1) => None,
-        (1, READERS) => Some("1 reader".to_owned()),
-        (held, READERS) => Some(format!("{held} readers")),
-        (held, most) => Some(format!("{held} of {most}")),
+impl Count {
+    /// Of holders who say these numbers.
+    pub(crate) fn of(numbers: impl ExactSizeIterator<Item = u32>) -> Self {
+        Self { held: numbers.len() as u64, limit: numbers.min().unwrap_or(1) }
+    }
+
+    /// The same where so many hold it, of whom only some are known.
+    pub(crate) fn at_least(self, held: u64) -> Self {
+        Self { held: held.max(self.held), ..self }
+    }
+
+    /// `2 of 4`, `3 readers`; for a job that waits, and whose own number is another one, `3 of 5; this job says 2`. None
+    /// if nobody holds it, or one who is alone.
+    pub(crate) fn told(self, own: Option<u32>) -> Option<String> {
+        let count = match (self.held, self.limit) {
+            (0, _) => return None,
+            (1, READERS) => "1 reader".to_owned(),
+            (held, READERS) => format!("{held} readers"),
+            (held, limit) => format!("{held} of {limit}"),
+        };
+        match own.filter(|own| self.differs_from(*own)) {
+            Some(READERS) => Some(format!("{count}; this job says --shared")),
+            Some(own) => Some(format!("{count}; this job says {own}")),
+            None => Some(count).filter(|_| (self.held, self.limit) != (1, 1)),
+        }
+    }
+
+    /// Who wants to be alone waits for all of them anyway, and a writer keeps readers out as it should.
+    fn differs_from(self, own: u32) -> bool {
+        own != self.limit && own != 1 && (own, self.limit) != (READERS, 1)
+    }
+
+    /// The others who hold it, behind what is told of one: `, and another (2 of 4)`.
+    pub(crate) fn others(self, own: Option<u32>) -> String {
+        let others = match self.held {
+            0 | 1 => String::new(),
+            2 => ", and another".to_owned(),
+            held => format!(", and {} others", held - 1),
+        };
+        self.told(own).map_or(String::new(), |told| format!("{others} ({told})"))
     }
 }
 
-/// The others who hold the lock, behind what is told of one: `, and another (2 of 4)`.
-pub(crate) fn others(numbers: impl ExactSizeIterator<Item = u32>) -> String {
-    let others = and_others(numbers.len().saturating_sub(1) as u64);
-    count(numbers).map_or(String::new(), |count| format!("{others} ({count})"))
+/// How a lock is held, by the one who has held it longest and by others: `held 12m by ops@db1:14380 deploy.sh, and another
+/// (2 of 4)`. For a job that waits, with its own number where that differs.
+pub(crate) fn held(holders: &[Holder], count: Count, own: Option<u32>) -> Option<String> {
+    Some(oldest_hold(holders)? + &count.others(own))
 }
 
-/// What tells a job that a holder allows fewer than it does: `3 of 3; this job says 5`. None if none does.
-pub(crate) fn stricter(held: u64, limit: u32, own: u32) -> Option<String> {
-    // A writer keeps readers out as it should.
-    if held == 0 || limit >= own || (limit == 1 && own == READERS) {
-        return None;
-    }
-    let own = if own == READERS { "--shared".to_owned() } else { own.to_string() };
-    Some(format!("{held} of {limit}; this job says {own}"))
+/// The same of that one alone.
+pub(crate) fn oldest_hold(holders: &[Holder]) -> Option<String> {
+    let oldest = oldest(holders)?;
+    Some(match oldest.broken {
+        true => format!("being broken, {}", held_by(&who(oldest), oldest.held_for)),
+        false => hold(oldest.confirmed, &who(oldest), oldest.held_for),
+    })
 }
 
-/// The same as [`others`] for a job that waits for them.
-pub(crate) fn others_before(own: u32, numbers: impl ExactSizeIterator<Item = u32> + Clone) -> String {
-    let held = numbers.len() as u64;
-    match stricter(held, limit(numbers.clone()), own) {
-        Some(stricter) => format!("{} ({stricter})", and_others(held.saturating_sub(1))),
-        None => others(numbers),
-    }
+/// What a holder is called, and for whom it acts.
+pub(crate) fn who(holder: &Holder) -> String {
+    described(&holder.label, &holder.owner, &holder.id)
 }
 
-/// How many hold the lock in addition to the one that is named.
-pub(crate) fn and_others(count: u64) -> String {
-    match count {
-        0 => String::new(),
-        1 => ", and another".to_owned(),
-        more => format!(", and {more} others"),
-    }
+/// The same of a holder or a waiter.
+pub(crate) fn described(label: &str, owner: &str, id: &str) -> String {
+    let label = name_of(label, id);
+    if owner.is_empty() { label } else { format!("{label} ({})", printable(owner)) }
 }
 
 /// How a holder or waiter asked for the lock, in the words of the options, if not as those who hold it.
@@ -121,7 +148,7 @@ pub(crate) fn oldest(holders: &[Holder]) -> Option<&Holder> {
 
 #[cfg(test)]
 mod tests {
-    use super::{count, limit, others, others_before, otherwise};
+    use super::{Count, otherwise};
 
     #[test]
     fn the_smallest_number_of_the_holders_counts() {
@@ -135,23 +162,30 @@ mod tests {
             // After a loss of data a lease may be back beside one that it does not fit with.
             (&[1, 1000], Some("2 of 1"), ", and another (2 of 1)"),
         ] {
-            let numbers = || numbers.iter().copied();
-            assert_eq!(count(numbers()).as_deref(), counted);
-            assert_eq!(others(numbers()), more);
+            let count = Count::of(numbers.iter().copied());
+            assert_eq!((count.told(None).as_deref(), count.others(None).as_str()), (counted, more));
         }
-        assert_eq!(limit([].into_iter()), 1);
+        let many = Count::of([1000; 16].into_iter()).at_least(1000);
+        assert_eq!(many.others(None), ", and 999 others (1000 readers)");
+        let said = [1, 4, 5, 1000].map(|most| otherwise(most, 4).unwrap_or_default());
+        assert_eq!(said, ["exclusive", "", "slots 5", "shared"]);
+    }
+
+    #[test]
+    fn a_job_that_says_another_number_is_told_so() {
         for (own, numbers, more) in [
             (5, &[5, 3, 5][..], ", and 2 others (3 of 3; this job says 5)"),
+            (2, &[5, 5, 5], ", and 2 others (3 of 5; this job says 2)"),
+            (3, &[1000], " (1 reader; this job says 3)"),
             (5, &[1], " (1 of 1; this job says 5)"),
             (1000, &[4, 4], ", and another (2 of 4; this job says --shared)"),
             (1000, &[1], ""),
-            (3, &[5, 3, 5], ", and 2 others (3 of 3)"),
+            (1000, &[1000], " (1 reader)"),
             (1, &[5], " (1 of 5)"),
+            (1, &[1000, 1000], ", and another (2 readers)"),
             (5, &[], ""),
         ] {
-            assert_eq!(others_before(own, numbers.iter().copied()), more);
+            assert_eq!(Count::of(numbers.iter().copied()).others(Some(own)), more);
         }
-        let said = [1, 4, 5, 1000].map(|most| otherwise(most, 4).unwrap_or_default());
-        assert_eq!(said, ["exclusive", "", "slots 5", "shared"]);
     }
 }

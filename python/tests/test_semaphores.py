@@ -23,7 +23,7 @@ async def test_so_many_hold_it_together_each_in_a_slot_of_its_own(world: World, 
     state = await gpus.inspect()
     assert state.most == 3
     five = client.semaphore("gpu", 5)
-    with pytest.raises(fairlock.Busy, match="allows 3 at most, and this one said 5"):
+    with pytest.raises(fairlock.Busy, match="3 of 3; this one says 5"):
         await world.get(five.try_acquire())
     assert [(one.slot, one.most, one.token) for one in state.holders] == [(at.slot, 3, at.token) for at in held]
 

@@ -59,16 +59,12 @@ pub(super) fn at(position: &Option<u64>, age: &Option<Duration>) -> String {
     format!(", at position {position} of the queue {} before", brief(age))
 }
 
-/// That a holder allows fewer than this acquire, if that is why there is no room for it.
-pub(super) fn stricter(holders: &[Holder], held: &u64, most: &u32) -> String {
-    // A writer keeps readers out as it should.
-    let disagrees = |holder: &&Holder| holder.most < *most && (holder.most > 1 || *most < u32::from(READERS));
-    match strictest(holders).filter(disagrees) {
-        Some(holder) if *held >= holder.most.into() => {
-            format!(" ({:?} allows {} at most, and this one said {most})", holder.label, holder.most)
-        }
-        _ => String::new(),
-    }
+/// How many hold it and how many may, for an acquire that said another number: `(3 of 5; this one says 2)`.
+pub(super) fn numbers(holders: &[Holder], held: &u64, most: &u32) -> String {
+    // Who wants to be alone waits for all of them anyway, and a writer keeps readers out as it should.
+    let differs = |limit: &u32| limit != most && *most != 1 && (*most, *limit) != (READERS.into(), 1);
+    let limit = strictest(holders).map(|holder| holder.most).filter(differs);
+    limit.map_or_else(String::new, |limit| format!(" ({held} of {limit}; this one says {most})"))
 }
 
 pub(super) fn held_by(holders: &[Holder], held: &u64, recovering_for: &Option<Duration>) -> String {

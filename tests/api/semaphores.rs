@@ -10,7 +10,7 @@ use futures_util::future::try_join_all;
 use testkit::{Monitor, RedisServer, SOON, connect, eventually_async, keys_left_after, quiet, server_and_client, soon};
 
 fn semaphore(client: &Client, slots: u32) -> Lock {
-    client.lock_with("gpu", quiet().slots(slots)).unwrap()
+    client.semaphore_with("gpu", slots, quiet()).unwrap()
 }
 
 /// How often clients have sent this script.
@@ -79,6 +79,8 @@ async fn a_number_that_cannot_be_is_refused_with_what_can_be() {
         assert_eq!(error.to_string(), text);
     }
     client.semaphore("gpu", 1000).unwrap();
+    let twice = client.semaphore_with("gpu", 4, LockOptions::new().slots(4));
+    assert!(matches!(twice, Err(InvalidOption::FixedSlots { slots: 4, .. })));
     let keyed = fairlock::compat::KeyedMutex::with_options(&client, "users", LockOptions::new().slots(2));
     assert!(matches!(keyed, Err(InvalidOption::FixedSlots { slots: 2, .. })));
     fairlock::compat::KeyedMutex::with_options(&client, "users", LockOptions::new().slots(1)).unwrap();
@@ -98,7 +100,7 @@ async fn two_versions_that_disagree_keep_what_each_was_promised() {
     assert_eq!(soon(five.inspect()).await.unwrap().most(), Some(3));
     let told = async |lock: &Lock| soon(lock.try_acquire()).await.unwrap_err().to_string();
     let (three_are_told, five_are_told) = (told(&three).await, told(&five).await);
-    assert!(five_are_told.ends_with(", 0 waiting (\"old\" allows 3 at most, and this one said 5)"), "{five_are_told}");
+    assert!(five_are_told.ends_with(", and by 2 others, 0 waiting (3 of 3; this one says 5)"), "{five_are_told}");
     assert!(three_are_told.ends_with(", and by 2 others, 0 waiting"), "{three_are_told}");
     let waiting = soon(five.enqueue()).await.unwrap();
     soon(old.release()).await.unwrap();
@@ -107,6 +109,7 @@ async fn two_versions_that_disagree_keep_what_each_was_promised() {
         new.push(held(&five).await);
     }
     assert!(is_full(&five).await);
+    assert!(told(&three).await.ends_with(", 0 waiting (5 of 5; this one says 3)"), "one that would allow fewer, too");
     let mut slots: Vec<u32> = new.iter().map(|guard| guard.slot()).collect();
     slots.sort_unstable();
     assert_eq!(slots, [0, 1, 2, 3, 4]);

@@ -24,8 +24,11 @@ pub(crate) struct Metrics {
 /// A metric of each lock: name, kind, meaning, and its value.
 type Metric = (&'static str, &'static str, &'static str, fn(&Seen) -> f64);
 
-const OF_EACH: [Metric; 9] = [
+const OF_EACH: [Metric; 10] = [
     ("held", "gauge", "How many hold the lock.", |seen| seen.state.holders.len() as f64),
+    ("slots", "gauge", "How many may hold it, by the smallest number of its holders; 0 without one.", |seen| {
+        seen.state.most().unwrap_or_default().into()
+    }),
     ("hold_seconds", "gauge", "For how long the oldest holder has held it; 0 without one.", |seen| {
         seconds(oldest(&seen.state.holders).map(|holder| holder.held_for))
     }),
@@ -83,8 +86,8 @@ impl Metrics {
             all("locks", "gauge", "The locks that were seen.", locks.seen.len() as f64);
             let what = "Locks of another version of fairlock, or with keys of another type.";
             all("unreadable_locks", "gauge", what, locks.unreadable.len() as f64);
-            all("longest_hold_seconds", "gauge", "The longest hold of all.", longest(OF_EACH[1].3));
-            all("longest_wait_seconds", "gauge", "The longest wait of all.", longest(OF_EACH[5].3));
+            all("longest_hold_seconds", "gauge", "The longest hold of all.", longest(OF_EACH[2].3));
+            all("longest_wait_seconds", "gauge", "The longest wait of all.", longest(OF_EACH[6].3));
         }
         all("scrape_seconds", "gauge", "How long this took.", began.elapsed().as_secs_f64());
         if let Ok(locks) = &looked {

@@ -10,11 +10,11 @@ use fairlock::{
 use serde_json::{Value, json};
 
 use super::document::{self, of_lock};
-use super::screen::{brief, who};
-use super::wait::End;
+use super::screen::{brief, oldest_first, waiting, what};
 use super::{FREE, HELD, LOOK, lock, look, own, with_client};
 use crate::duration::{milliseconds, seconds};
 use crate::exit::{Failure, say};
+use crate::sharing::who;
 use crate::text::{held_by, printable};
 use crate::{connect, output, survey};
 
@@ -27,6 +27,7 @@ const EXAMPLES: &str = "\
 Examples:
   fairlock break deploy                            shows the holders, and asks
   fairlock break deploy --token 1795328894826758   that holder, and no other
+  fairlock break gpu --slot 2                      whoever holds that slot
   fairlock break deploy --force                    its only holder, at once
 
 Exit code: 0 the lease is over, 1 there was nothing to break or the reply was
@@ -35,8 +36,8 @@ no, 125 no answer of the server.";
 const LONG: &str = "\
 The holder is told, and its lease is not renewed any more. `fairlock run` then ends its command, and exits with 123. \
 break waits until the holder lets go, or until the lease ends. If break itself is ended meanwhile, the lease stays \
-broken. Without a terminal to ask at, name the lease with --token, or use --force. If several hold the lock, break asks \
-for the slot of the one that is meant, and --force without --token is refused.
+broken. Without a terminal to ask at, name the lease with --token or --slot, or use --force. If several hold the lock, \
+break asks for the slot of the one that is meant, and --force alone is refused.
 
 --force does not wait: the next waiter is granted the lock at once, although the holder may go on until it hears of \
 it, at the latest when its lease would have ended. Until then two processes may believe that they hold the lock; only \
@@ -58,6 +59,12 @@ pub(crate) struct Args {
     /// The fencing token of the lease, as status shows it
     #[arg(long, value_name = "TOKEN")]
     pub(crate) token: Option<u64>,
+    /// Whoever holds this slot
+    ///
+    /// Of a lock that several hold. By the time of the break it may be another one than status has shown: --token names
+    /// one lease for good.
+    #[arg(long, value_name = "N", conflicts_with = "token")]
+    pub(crate) slot: Option<u32>,
     /// At once, even if the holder does not know
     #[arg(long)]
     pub(crate) force: bool,
@@ -98,7 +105,7 @@ pub(crate) fn break_lease(server: &connect::Args, args: &Args) -> Result<u8, Fai
         if args.json {
             output::write(&json_of(args, outcome, began.elapsed(), document, &after))?;
         } else {
-            tell(args, outcome, holder, &before, &brief(&after));
+            tell(args, outcome, holder, &before, &after);
         }
         Ok(match outcome {
             Outcome::Released | Outcome::Expired | Outcome::Ended => HELD,
@@ -116,12 +123,16 @@ enum Choice<'a> {
 
 /// Which lease to break, if any.
 fn choose<'a>(args: &Args, state: &'a LockState) -> Result<Choice<'a>, Failure> {
-    if let Some(token) = args.token {
-        let holder = state.holders.iter().find(|holder| holder.token == token);
+    let named = match (args.token, args.slot) {
+        (Some(token), _) => Some(state.holders.iter().find(|holder| holder.token == token)),
+        (None, Some(slot)) => Some(state.holders.iter().find(|holder| holder.slot == slot)),
+        (None, None) => None,
+    };
+    if let Some(holder) = named {
         return Ok(holder.map_or(Choice::Not(Outcome::Unknown), Choice::Break));
     }
     let can_ask = std::io::stdin().is_terminal() && std::io::stderr().is_terminal();
-    let found = format!("{} is {}", printable(&args.name), brief(state));
+    let found = format!("{} is {}", printable(&args.name), brief(state, None));
     let chosen = match &state.holders[..] {
         [] if args.force && state.recovering_for.is_some() => return Ok(Choice::EndRecovery),
         [] => return Ok(Choice::Not(Outcome::Unknown)),
@@ -138,14 +149,19 @@ fn choose<'a>(args: &Args, state: &'a LockState) -> Result<Choice<'a>, Failure> 
         _ if args.force || !can_ask => {
             let word = survey::word(&args.name);
             return Err(Failure::own(format!(
-                "{found}: name the lease that is meant with --token, as `fairlock status {word}` shows it"
+                "{found}: name the one that is meant with --slot or --token, as `fairlock status {word} --json` shows"
             )));
         }
         holders => {
             let mut lines = vec![format!("{found}.")];
-            lines.extend(holders.iter().map(|holder| {
+            let (oldest, more) = oldest_first(holders);
+            lines.extend(oldest.into_iter().map(|holder| {
                 format!("slot {}: {}, token {}", holder.slot, held_by(&who(holder), holder.held_for), holder.token)
             }));
+            if more > 0 {
+                let word = survey::word(&args.name);
+                lines.push(format!("and {more} more, which `fairlock status {word} --json` shows"));
+            }
             lines.push("Break the lease of which slot? [none] ".to_owned());
             let slot = ask(&lines).parse().ok();
             holders.iter().find(|holder| Some(holder.slot) == slot)
@@ -179,7 +195,7 @@ async fn ask_to_end(lock: &Lock, token: u64) -> Result<Outcome, Failure> {
     };
     let mut said = false;
     // The lease is broken and runs out, whatever becomes of the server.
-    while !End::Of(token).is_reached(&look(lock, || {}).await?) {
+    while look(lock, || {}).await?.holders.iter().any(|holder| holder.token == token) {
         if !std::mem::replace(&mut said, true) {
             let left = seconds(remaining.max(Duration::from_secs(1)));
             say(format_args!("the holder is told; its lease ends in {left} at the latest"));
@@ -204,8 +220,8 @@ fn json_of(args: &Args, outcome: Outcome, took: Duration, before: Value, after: 
 }
 
 /// Tells what became of the lease of this holder, and what the lock is now.
-fn tell(args: &Args, outcome: Outcome, holder: Option<&Holder>, before: &LockState, now: &str) {
-    let name = printable(&args.name);
+fn tell(args: &Args, outcome: Outcome, holder: Option<&Holder>, before: &LockState, after: &LockState) {
+    let (name, now) = (printable(&args.name), brief(after, None));
     match (outcome, holder) {
         (Outcome::Released, Some(holder)) => say(format_args!("{} let go; {name} is {now}", who(holder))),
         (Outcome::Expired, Some(holder)) => {
@@ -220,14 +236,20 @@ fn tell(args: &Args, outcome: Outcome, holder: Option<&Holder>, before: &LockSta
             say(format_args!("the server no longer waits for the holder from before the loss; {name} is {now}"));
         }
         (_, _) if !before.holders.is_empty() => {
-            let token = match &before.holders[..] {
-                [holder] => format!(", with token {}", holder.token),
+            let token = match &after.holders[..] {
+                [holder] => format!(" with token {}", holder.token),
                 _ => String::new(),
             };
-            say(format_args!("no lease with that token is alive: {name} is {now}{token}"));
+            let missing = args.slot.map(|slot| format!("nobody holds slot {slot}"));
+            let missing = missing.unwrap_or_else(|| "no lease with that token is alive".to_owned());
+            say(format_args!("{missing}: {name} is {}{token}{}", what(after, None), waiting(after)));
         }
         (_, None) if before.recovering_for.is_some() => {
-            let by = if args.token.is_some() { "--force without --token" } else { "--force" };
+            let by = match (args.token, args.slot) {
+                (Some(_), _) => "--force without --token",
+                (None, Some(_)) => "--force without --slot",
+                (None, None) => "--force",
+            };
             say(format_args!("{name} has no holder, and recovers; {by} ends the wait for the former one"));
         }
         (_, _) => say(format_args!("{name} is {now}: there is nothing to break")),

@@ -9,8 +9,8 @@ use fairlock::state::{Holder, LockState};
 use super::document::word;
 use crate::duration::{about, seconds};
 use crate::output::{self, wrap};
-use crate::sharing::{count, limit, oldest, others, otherwise};
-use crate::text::{UNANSWERED, columns, held_by, hold, is_unanswered, name_of, no_grants, printable, shorten};
+use crate::sharing::{self, Count, described, oldest, otherwise, who};
+use crate::text::{UNANSWERED, columns, is_unanswered, no_grants, printable, shorten};
 
 /// The most holders and the most waiters that are shown; JSON has all of them.
 const MOST: usize = 20;
@@ -18,6 +18,8 @@ const MOST: usize = 20;
 const WIDE: usize = 200;
 /// A label that would get less room has a line of its own.
 const LEAST: usize = 16;
+/// Before what stands below a waiter.
+const DEEP: &str = "       ";
 /// A terminal with fewer columns shows each lock of a list in two lines.
 const NARROW: usize = 60;
 
@@ -30,7 +32,7 @@ pub(crate) fn width() -> usize {
 pub(crate) fn lock(name: &str, state: &LockState, width: usize) -> String {
     let mut text = String::new();
     let name = shorten(&printable(name), width / 2);
-    match (&state.holders[..], count(numbers(state))) {
+    match (&state.holders[..], count(state).told(None)) {
         ([], _) => {
             let what = match state.recovering_for {
                 Some(longest) => no_grants(longest),
@@ -40,11 +42,11 @@ pub(crate) fn lock(name: &str, state: &LockState, width: usize) -> String {
             let _ = writeln!(text, "{name}  {what}");
         }
         ([holder], None) => one_holder(&mut text, &name, holder, 1, width),
-        (holders, count) => {
-            let _ = writeln!(text, "{name}  held by {}", count.unwrap_or_default());
+        (holders, told) => {
+            let _ = writeln!(text, "{name}  held by {}", told.unwrap_or_default());
             for holder in holders.iter().take(MOST) {
                 let slot = format!("  slot {:>2}", holder.slot);
-                one_holder(&mut text, &slot, holder, limit(numbers(state)), width);
+                one_holder(&mut text, &slot, holder, count(state).limit, width);
             }
             and_more(&mut text, holders.len().saturating_sub(MOST) as u64);
         }
@@ -75,9 +77,8 @@ fn one_holder(text: &mut String, what: &str, holder: &Holder, limit: u32, width:
     let _ = writeln!(text, "{}", indented(&format!("token {}; {differs}{}", holder.token, lease(holder)), width, deep));
 }
 
-/// How many may hold the lock together with each of its holders.
-fn numbers(state: &LockState) -> impl ExactSizeIterator<Item = u32> {
-    state.holders.iter().map(|holder| holder.most)
+pub(super) fn count(state: &LockState) -> Count {
+    Count::of(state.holders.iter().map(|holder| holder.most))
 }
 
 /// Lines below the first.
@@ -102,12 +103,16 @@ fn queue(text: &mut String, state: &LockState, width: usize) {
     let waits: Vec<String> = shown.iter().map(|waiter| seconds(waiter.waited)).collect();
     let longest = waits.iter().map(String::len).max().unwrap_or(0);
     for (index, (waiter, waited)) in shown.iter().zip(&waits).enumerate() {
-        let before = format!("  {:>2}.  waits {waited:>longest$}  ", index + 1);
-        let differs = otherwise(waiter.most, limit(numbers(state))).map_or(String::new(), |most| format!("  {most}"));
+        let before = format!("  {:>2}.  waits {waited:>longest$}", index + 1);
+        let differs = otherwise(waiter.most, count(state).limit).map_or(String::new(), |most| format!("  {most}"));
         let after = differs + if waiter.alive { "" } else { "  silent" };
-        let room = width.saturating_sub(columns(&before) + after.len()).max(LEAST);
-        let label = shorten(&described(&waiter.label, &waiter.owner, &waiter.id), room);
-        let _ = writeln!(text, "{before}{label}{after}");
+        let label = described(&waiter.label, &waiter.owner, &waiter.id);
+        let room = width.saturating_sub(columns(&before) + 2 + after.len());
+        let _ = if room < LEAST && columns(&label) > room {
+            writeln!(text, "{before}{after}\n{DEEP}{}", shorten(&label, width.saturating_sub(DEEP.len())))
+        } else {
+            writeln!(text, "{before}  {}{after}", shorten(&label, room))
+        };
     }
     and_more(text, state.waiting.saturating_sub(shown.len() as u64));
 }
@@ -115,7 +120,7 @@ fn queue(text: &mut String, state: &LockState, width: usize) {
 /// How many are not shown.
 fn and_more(text: &mut String, more: u64) {
     if more > 0 {
-        let _ = writeln!(text, "       and {more} more");
+        let _ = writeln!(text, "{DEEP}and {more} more");
     }
 }
 
@@ -163,42 +168,48 @@ fn held(state: &LockState) -> String {
 
 /// The oldest holder, and how many more there are.
 fn holders(state: &LockState) -> Option<String> {
-    oldest(&state.holders).map(|holder| who(holder) + &others(numbers(state)))
+    oldest(&state.holders).map(|holder| who(holder) + &count(state).others(None))
 }
 
 fn in_two_lines(name: &str, state: &LockState, width: usize) -> String {
-    let waiting = if state.waiting > 0 { format!(", {} waiting", state.waiting) } else { String::new() };
-    let what = held(state) + &waiting;
+    let what = held(state) + &waiting(state);
     let name = shorten(&printable(name), width.saturating_sub(columns(&what) + 2));
     let who = holders(state).map(|holders| format!("  {}\n", shorten(&holders, width - 2)));
     format!("{name}  {what}\n{}", who.unwrap_or_default())
 }
 
-/// The lock in a few words: `held 12m by ops@db1:14380 deploy.sh, 2 waiting`.
-pub(crate) fn brief(state: &LockState) -> String {
-    let what = what(state);
-    if state.waiting > 0 { format!("{what}, {} waiting", state.waiting) } else { what }
+/// The lock in a few words: `held 12m by ops@db1:14380 deploy.sh, 2 waiting`. For one who waits for it, with its own
+/// number where the holders say another one.
+pub(crate) fn brief(state: &LockState, own: Option<u32>) -> String {
+    what(state, own) + &waiting(state)
 }
 
 /// The same without its waiters.
-pub(crate) fn what(state: &LockState) -> String {
-    let held = oldest(&state.holders).map(|holder| {
-        let held_by = match holder.broken {
-            true => format!("being broken, {}", held_by(&who(holder), holder.held_for)),
-            false => hold(holder.confirmed, &who(holder), holder.held_for),
-        };
-        held_by + &others(numbers(state))
-    });
+pub(super) fn what(state: &LockState, own: Option<u32>) -> String {
+    or_why_not(sharing::held(&state.holders, count(state), own), state)
+}
+
+/// The same without the other holders.
+pub(super) fn what_alone(state: &LockState) -> String {
+    or_why_not(sharing::oldest_hold(&state.holders), state)
+}
+
+fn or_why_not(held: Option<String>, state: &LockState) -> String {
     let left = |left: Duration| format!("recovering for {}", about(left.max(Duration::from_secs(1))));
     let parts: Vec<String> = [held, state.recovering_for.map(left)].into_iter().flatten().collect();
     if parts.is_empty() { "free".to_owned() } else { parts.join(", ") }
 }
 
-pub(crate) fn who(holder: &Holder) -> String {
-    described(&holder.label, &holder.owner, &holder.id)
+/// `, 2 waiting`
+pub(super) fn waiting(state: &LockState) -> String {
+    if state.waiting > 0 { format!(", {} waiting", state.waiting) } else { String::new() }
 }
 
-fn described(label: &str, owner: &str, id: &str) -> String {
-    let label = name_of(label, id);
-    if owner.is_empty() { label } else { format!("{label} ({})", printable(owner)) }
+/// The holders as they are told of one by one, the oldest first, and how many are not.
+pub(super) fn oldest_first(holders: &[Holder]) -> (Vec<&Holder>, usize) {
+    let mut all: Vec<&Holder> = holders.iter().collect();
+    all.sort_by_key(|holder| (std::cmp::Reverse(holder.held_for), holder.slot));
+    all.truncate(MOST);
+    let more = holders.len() - all.len();
+    (all, more)
 }

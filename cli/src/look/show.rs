@@ -6,7 +6,7 @@ use fairlock::state::LockState;
 use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::LOOK;
-use super::screen::what;
+use super::screen::{brief, count, what_alone};
 use crate::exit::{Failure, say};
 use crate::log::Log;
 use crate::process::terminal::Terminal;
@@ -23,6 +23,8 @@ const SILENT: &str = "no answer from the server";
 pub(super) struct Show {
     /// As they were given.
     names: String,
+    /// How many may hold the locks together, as is asked for.
+    own: u32,
     quiet: bool,
     /// What to do if no server is there. It is told once.
     tip: Option<&'static str>,
@@ -37,10 +39,17 @@ pub(super) struct Show {
 }
 
 impl Show {
-    pub(super) fn new(names: &[String], most: Option<Duration>, quiet: bool, tip: Option<&'static str>) -> Self {
+    pub(super) fn new(
+        names: &[String],
+        own: u32,
+        most: Option<Duration>,
+        quiet: bool,
+        tip: Option<&'static str>,
+    ) -> Self {
         let began = Instant::now();
         Self {
             names: names.join(" "),
+            own,
             quiet,
             tip,
             terminal: Terminal::open(),
@@ -82,19 +91,18 @@ impl Show {
     /// This lock is waited for, with so many others after it.
     pub(super) fn waiting(&mut self, name: &str, more: usize, state: &LockState) {
         (self.heard, self.trouble) = (Instant::now(), None);
-        let (more, what) = (and_more(more), what(state));
-        let waiting = if state.waiting > 0 { format!("{} waiting", state.waiting) } else { String::new() };
-        let mut parts = vec![(Style::Plain, progress::name(name) + &more)];
-        if !waiting.is_empty() {
-            parts.push((Style::Plain, waiting.clone()));
-        }
-        parts.push((Style::Faint, what.clone()));
-        if self.quiet || self.draw(parts) {
+        let more = and_more(more);
+        // The numbers come before a holder, whom a narrow terminal cuts.
+        let waiting = Some(format!("{} waiting", state.waiting)).filter(|_| state.waiting > 0);
+        let held = what_alone(state);
+        let numbers = waiting.into_iter().chain(count(state).told(Some(self.own)));
+        let texts = std::iter::once(progress::name(name) + &more).chain(numbers);
+        let parts = texts.map(|text| (Style::Plain, text)).chain([(Style::Faint, held)]);
+        if self.quiet || self.draw(parts.collect()) {
             return;
         }
         if self.log.is_due(name.to_owned()) {
-            let waiting = if waiting.is_empty() { waiting } else { format!(", {waiting}") };
-            say(format_args!("waiting for {}{more}: {what}{waiting}", printable(name)));
+            say(format_args!("waiting for {}{more}: {}", printable(name), brief(state, Some(self.own))));
         }
     }
 

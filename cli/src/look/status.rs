@@ -220,7 +220,7 @@ fn judge(args: &Args, name: &str, state: &LockState) -> (Health, String) {
         Health::Unknown => "UNKNOWN",
     };
     if faults.is_empty() {
-        faults.push(screen::brief(state));
+        faults.push(screen::brief(state, None));
     }
     let figures = format!("held={}s wait={}s waiting={}", held.as_secs(), wait.as_secs(), state.waiting);
     // A bar in a label would end the sentence.

@@ -28,7 +28,6 @@ Examples:
   fairlock wait deploy && ./start.sh        starts when no deploy runs
   fairlock wait -w 10m 'ci:*'               for 10 minutes at most
   fairlock wait --slots 4 gpu               until one of four slots is free
-  fairlock wait --token 1795328894826758 x  until that holder has ended
 
 Another process may take the lock at the same moment: to act while no other job
 does, use `fairlock run`.
@@ -52,9 +51,6 @@ pub(crate) struct Args {
     pub(crate) timeout: Option<Duration>,
     #[command(flatten)]
     pub(crate) sharing: Sharing,
-    /// Only until the lease with this token is over
-    #[arg(long, value_name = "TOKEN", conflicts_with_all = ["slots", "shared"])]
-    pub(crate) token: Option<u64>,
     /// Print each lock as it is at the end, as one JSON object
     #[arg(long)]
     pub(crate) json: bool,
@@ -65,23 +61,17 @@ pub(crate) struct Args {
 
 pub(crate) fn wait(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
     let (names, patterns) = survey::split(&args.names);
-    let end = match args.token {
-        Some(token) => End::Of(token),
-        None => End::FreeFor(args.sharing.most()?),
-    };
+    let most = args.sharing.most()?;
     check_names(&names)?;
-    if args.token.is_some() && (names.len() > 1 || !patterns.is_empty()) {
-        return Err(Failure::own("--token is a lease of one lock: name that lock alone"));
-    }
     let client = connect::client(server)?;
     let places = client.places().map_err(|error| server.failed(error))?;
     let survey = Survey::new(places, &server.prefix, &patterns, Duration::ZERO);
     let survey = Some(survey).filter(|_| !patterns.is_empty());
-    let mut show = Show::new(&args.names, args.timeout, args.quiet, server.tip());
+    let mut show = Show::new(&args.names, most, args.timeout, args.quiet, server.tip());
     let runtime = runtime::start(Builder::enable_time)?;
     let ended = runtime.block_on(async {
         let client = show.in_time(async |show| connect(&client, server, show).await).await?;
-        to_the_end(&mut Watched { client, names, survey }, end, &mut show).await
+        until_free(&mut Watched { client, names, survey }, most, &mut show).await
     });
     progress::erase();
     let locks = ended?;
@@ -89,14 +79,14 @@ pub(crate) fn wait(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
         let lines = locks.iter().map(|(name, state)| document::line(&document::of_lock(name, state)));
         output::write(&lines.collect::<String>())?;
     }
-    let mut busy = locks.iter().filter(|(_, state)| !end.is_reached(state));
+    let mut busy = locks.iter().filter(|(_, state)| !is_free_for(most, state));
     let Some((name, state)) = busy.next() else { return Ok(HELD) };
     let more = match busy.count() {
         0 => String::new(),
         1 => "; 1 more is not free".to_owned(),
         more => format!("; {more} more are not free"),
     };
-    Err(Failure::new(TIMED_OUT, format!("{} is {}{more}", printable(name), brief(state))))
+    Err(Failure::new(TIMED_OUT, format!("{} is {}{more}", printable(name), brief(state, Some(most)))))
 }
 
 /// Waits for a server that is not up yet.
@@ -120,15 +110,15 @@ struct Watched {
 }
 
 /// Returns the locks as they are when all are free, or when the time is over.
-async fn to_the_end(watched: &mut Watched, end: End, show: &mut Show) -> Result<Vec<(String, LockState)>, Failure> {
+async fn until_free(watched: &mut Watched, most: u32, show: &mut Show) -> Result<Vec<(String, LockState)>, Failure> {
     loop {
         let mut locks = show.in_time(async |show| watched.look(show).await).await?;
-        let busy = locks.iter().filter(|(_, state)| !end.is_reached(state)).count();
+        let busy = locks.iter().filter(|(_, state)| !is_free_for(most, state)).count();
         // All are looked at again when the first one is free.
-        let first = locks.iter_mut().find(|(_, state)| !end.is_reached(state));
+        let first = locks.iter_mut().find(|(_, state)| !is_free_for(most, state));
         let Some((name, state)) = first else { return Ok(locks) };
         let lock = lock(&watched.client, name)?;
-        while !end.is_reached(state) {
+        while !is_free_for(most, state) {
             if show.is_over() {
                 return Ok(locks);
             }
@@ -183,26 +173,9 @@ fn may_pass(error: &LookError) -> bool {
     }
 }
 
-/// What is waited for.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum End {
-    /// The lease with this token is over.
-    Of(u64),
-    /// An acquire that lets so many hold the lock, itself among them, would be granted at once.
-    FreeFor(u32),
-}
-
-impl End {
-    pub(super) fn is_reached(self, state: &LockState) -> bool {
-        let numbers = state.holders.iter().map(|holder| holder.most);
-        match self {
-            Self::Of(token) => state.holders.iter().all(|holder| holder.token != token),
-            Self::FreeFor(most) => {
-                let held = numbers.len() as u64;
-                state.waiting == 0
-                    && state.recovering_for.is_none()
-                    && numbers.chain([most]).all(|most| held < most.into())
-            }
-        }
-    }
+/// Whether an acquire that lets so many hold the lock, itself among them, would be granted at once.
+fn is_free_for(most: u32, state: &LockState) -> bool {
+    let numbers = state.holders.iter().map(|holder| holder.most);
+    let held = numbers.len() as u64;
+    state.waiting == 0 && state.recovering_for.is_none() && numbers.chain([most]).all(|most| held < most.into())
 }

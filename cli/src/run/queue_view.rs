@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep_until};
 use super::request::trouble;
 use crate::duration::{about, seconds};
 use crate::progress::{Part, Style, clock};
-use crate::sharing::others_before;
+use crate::sharing::Count;
 use crate::text::{granted_to, held_by, is_unanswered, name_of, ordinal, printable};
 
 /// After this many looks at an unchanged position the holder is asked for again: a loss of data may have changed it.
@@ -118,10 +118,13 @@ async fn expected(lock: &Lock, position: u64, state: &LockState) -> Option<Durat
     expected_wait(position, &mut held_for, &mut recent)
 }
 
-/// What is told of the one who has held the lock longest, and of the others.
-fn described(most: u32, holders: &[HolderView]) -> Option<String> {
-    let oldest = holders.iter().min_by_key(|holder| holder.since)?;
-    Some(oldest.described() + &others_before(most, holders.iter().map(|holder| holder.most)))
+/// What is told of the one who has held the lock longest.
+fn oldest(holders: &[HolderView]) -> Option<String> {
+    holders.iter().min_by_key(|holder| holder.since).map(HolderView::described)
+}
+
+fn count(holders: &[HolderView]) -> Count {
+    Count::of(holders.iter().map(|holder| holder.most))
 }
 
 impl QueueView {
@@ -174,7 +177,11 @@ impl QueueView {
             Self::Place { position, waiting, most, holders, recovering_until, expected } => {
                 parts.push((Style::Bold, place(*position, *waiting)));
                 parts.push((Style::Plain, format!("{} for {name}", estimate(*expected))));
-                match (described(*most, holders), recovering_until) {
+                // How many hold it comes before one of them, which a narrow terminal cuts.
+                parts.extend(
+                    count(holders).told(Some(*most)).into_iter().flat_map(|told| [dot(), (Style::Plain, told)]),
+                );
+                match (oldest(holders), recovering_until) {
                     (Some(held), _) => parts.extend([dot(), (Style::Faint, held)]),
                     (None, Some(until)) => {
                         let left = seconds(until.saturating_duration_since(Instant::now()));
@@ -195,8 +202,11 @@ impl QueueView {
             Self::NoAnswer(why) => format!("waiting for {name}: {why}"),
             Self::Place { position, waiting, most, holders, recovering_until, expected } => {
                 let place = format!("{}{}", place(*position, *waiting), estimate(*expected));
-                match (described(*most, holders), recovering_until) {
-                    (Some(held), _) => format!("waiting for {name}: {place}, {held}"),
+                match (oldest(holders), recovering_until) {
+                    (Some(held), _) => {
+                        let others = count(holders).others(Some(*most));
+                        format!("waiting for {name}: {place}, {held}{others}")
+                    }
                     (None, Some(_)) => {
                         format!("waiting for {name}: {place}; nothing is granted yet, because the server lost data")
                     }

@@ -158,7 +158,7 @@ impl Reporter {
         let short = progress::name(name);
         let name = printable(name);
         if let Some(systemd) = &mut self.systemd {
-            systemd.waiting(&format!("waiting for {name}"));
+            systemd.waiting(&view.sentence(&name));
         }
         if self.quiet || progress::draw(terminal, &view.line(self.began.elapsed(), &short)) {
             return;

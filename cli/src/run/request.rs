@@ -12,8 +12,8 @@ use super::nested::Ancestors;
 use crate::connect::Server;
 use crate::exit::{self, Failure};
 use crate::refusal;
-use crate::sharing::{and_others, limit, stricter};
-use crate::text::{hold, name_of, no_grants, printable};
+use crate::sharing::{Count, held};
+use crate::text::{no_grants, printable};
 
 /// How long the server may take to show at the end of a wait that it is still there.
 const ANSWER: Duration = Duration::from_secs(2);
@@ -59,8 +59,12 @@ async fn served(lock: &Lock, was_queued: bool) -> Result<String, String> {
     match timeout(ANSWER, lock.inspect()).await {
         // It refused, or was too slow. Whoever has the lock is not the reason.
         Ok(Ok(_)) if !was_queued => Err(": the time was over before it had a place in the queue".to_owned()),
-        Ok(Ok(state)) => Ok(stricter(state.holders.len() as u64, state.most().unwrap_or(1), lock.most())
-            .map_or(String::new(), |stricter| format!(" (held by {stricter})"))),
+        Ok(Ok(state)) => {
+            let holders = state.holders.iter().map(|holder| holder.most);
+            let held = held(&state.holders, Count::of(holders), Some(lock.most()));
+            let why = held.or(state.recovering_for.map(no_grants));
+            Ok(why.map_or(String::new(), |why| format!(": {why}")))
+        }
         Ok(Err(fault)) => Err(not_served(&refusal::told(&fault.to_string()))),
         Err(_) => Err(not_served(&trouble(lock).await.unwrap_or_else(|| "no answer".to_owned()))),
     }
@@ -96,7 +100,7 @@ impl LockRequest<'_> {
     }
 
     pub(crate) fn not_now(&self, name: &str, error: &TryAcquireError) -> Failure {
-        let (holders, held, most, waiting, recovering_for) = match error {
+        let (holders, all, most, waiting, recovering_for) = match error {
             TryAcquireError::Busy { holders, held, most, waiting, recovering_for, .. } => {
                 (holders, *held, *most, waiting, recovering_for)
             }
@@ -105,14 +109,9 @@ impl LockRequest<'_> {
             }
             _ => return Failure::own(error.to_string()),
         };
-        let why = match (holders.first(), recovering_for) {
-            (Some(holder), _) => {
-                let label = name_of(&holder.label, &holder.id);
-                let held_by = hold(holder.confirmed, &label, holder.held_for);
-                let stricter = stricter(held, limit(holders.iter().map(|holder| holder.most)), most);
-                let stricter = stricter.map_or(String::new(), |stricter| format!(" ({stricter})"));
-                format!("is {held_by}{}{stricter}", and_others(held.saturating_sub(1)))
-            }
+        let count = Count::of(holders.iter().map(|holder| holder.most)).at_least(all);
+        let why = match (held(holders, count, Some(most)), recovering_for) {
+            (Some(held), _) => format!("is {held}"),
             (None, Some(longest)) => format!("is {}", no_grants(*longest)),
             (None, None) => "is free, but its waiters are first".to_owned(),
         };

@@ -15,7 +15,7 @@ use super::app::{App, Mode};
 use super::sparkline::sparkline;
 use crate::duration::short;
 use crate::output::wrap;
-use crate::sharing::{count, limit, oldest, others, otherwise};
+use crate::sharing::{Count, oldest, otherwise};
 use crate::survey::complaint;
 use crate::text::{columns, cut, is_unanswered, name_of, printable, shorten};
 
@@ -29,8 +29,10 @@ const BARS: u16 = 16;
 const RATE: &str = "GRANTS/MIN";
 /// So many columns for a name and a holder are enough to tell them from others.
 const ENOUGH: u16 = 64;
-/// The most holders of an open lock that are shown, so that its queue has room.
-const MOST_HOLDERS: usize = 8;
+/// The columns of a token, and of what stands before it in the row of a holder, but for its label.
+const TOKEN: usize = 18;
+const LEASE: usize = 7;
+const HELD: usize = 13;
 
 pub(crate) fn draw(frame: &mut Frame<'_>, app: &App, server: &str) {
     let rows = [Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)];
@@ -177,7 +179,7 @@ fn share(room: u16, name: u16, holder: u16) -> (u16, u16) {
 /// The oldest holder and how many more there are, or why there is none.
 fn holder_of(seen: &Seen) -> String {
     match (oldest(&seen.state.holders), seen.state.recovering_for) {
-        (Some(holder), _) => named(holder) + &others(numbers(seen)),
+        (Some(holder), _) => named(holder) + &count(seen).others(None),
         (None, Some(left)) => format!("recovering, {} left", short(left)),
         (None, None) if seen.state.waiting > 0 => "none; the first waiter is next".to_owned(),
         (None, None) => "free".to_owned(),
@@ -193,9 +195,8 @@ fn named(holder: &Holder) -> String {
     }
 }
 
-/// How many may hold the lock together with each of its holders.
-fn numbers(seen: &Seen) -> impl ExactSizeIterator<Item = u32> {
-    seen.state.holders.iter().map(|holder| holder.most)
+fn count(seen: &Seen) -> Count {
+    Count::of(seen.state.holders.iter().map(|holder| holder.most))
 }
 
 fn open(frame: &mut Frame<'_>, area: Rect, app: &App, name: &str) {
@@ -204,21 +205,13 @@ fn open(frame: &mut Frame<'_>, area: Rect, app: &App, name: &str) {
         let gone = format!("{} is not in use any more.", printable(name));
         return frame.render_widget(Paragraph::new(gone).wrap(Wrap { trim: true }), area);
     };
-    let limit = limit(numbers(seen));
-    let differs = |most| otherwise(most, limit).map_or(String::new(), |most| format!(" {most}"));
+    let count = count(seen);
+    let differs = |most| otherwise(most, count.limit).map_or(String::new(), |most| format!(" {most}"));
     let mut lines = vec![("lock", printable(name))];
-    if let Some(count) = count(numbers(seen)) {
-        lines.push(("held by", count));
-        lines.extend(seen.state.holders.iter().take(MOST_HOLDERS).map(|holder| {
-            let (held, left, token) = (short(holder.held_for), short(holder.remaining), holder.token);
-            let (slot, who, differs) = (holder.slot, named(holder), differs(holder.most));
-            ("slot", format!("{slot}{differs}: {who}, held {held}, lease {left} left, token {token}"))
-        }));
-        if let Some(more) = seen.state.holders.len().checked_sub(MOST_HOLDERS).filter(|more| *more > 0) {
-            lines.push(("", format!("and {more} more")));
-        }
-    } else {
-        lines.push(("holder", holder_of(seen)));
+    let several = count.told(None);
+    match &several {
+        Some(count) => lines.push(("held by", count.clone())),
+        None => lines.push(("holder", holder_of(seen))),
     }
     if let [holder @ Holder { most: 1, .. }] = &seen.state.holders[..] {
         if !holder.owner.is_empty() {
@@ -231,19 +224,23 @@ fn open(frame: &mut Frame<'_>, area: Rect, app: &App, name: &str) {
     }
     let bars = sparkline(app.rates.steps(name), usize::from(area.width.saturating_sub(24)).min(60));
     lines.push(("grants", format!("{} a minute {bars}", app.rates.a_minute(name))));
-    lines.push(("queue", seen.state.waiting.to_string()));
-    let room = usize::from(area.height).saturating_sub(lines.len());
-    app.room.set(room);
     let queue = app.opened.as_ref().map(|opened| &opened.state.queue[..]).unwrap_or_default();
+    let room = usize::from(area.height).saturating_sub(lines.len() + 1);
+    let rows = match several {
+        // The queue may have up to half of it.
+        Some(_) => holder_rows(&seen.state.holders, differs, area.width, room - queue.len().min(room / 2)),
+        None => Vec::new(),
+    };
+    let room = room.saturating_sub(rows.len());
+    app.room.set(room);
     let below = queue.len().saturating_sub(app.scrolled + room);
-    if let (Some((_, waiting)), true) = (lines.last_mut(), below > 0) {
-        *waiting += &format!(", {below} below");
-    }
-    let text: Vec<Line<'_>> = lines
-        .iter()
-        .map(|(word, text)| Line::raw(format!("{word:8}{}", shorten(text, area.width.saturating_sub(8).into()))))
-        .collect();
-    let [above, below] = Layout::vertical([Constraint::Length(lines.len() as u16), Constraint::Min(0)]).areas(area);
+    let below = if below > 0 { format!(", {below} below") } else { String::new() };
+    let line = |(word, text): &(&str, String)| {
+        Line::raw(format!("{word:8}{}", shorten(text, area.width.saturating_sub(8).into())))
+    };
+    let waiting = ("queue", format!("{}{below}", seen.state.waiting));
+    let text: Vec<Line<'_>> = lines.iter().map(line).chain(rows).chain([line(&waiting)]).collect();
+    let [above, below] = Layout::vertical([Constraint::Length(text.len() as u16), Constraint::Min(0)]).areas(area);
     frame.render_widget(Paragraph::new(text).style(old), above);
     let waiters = queue.iter().enumerate().skip(app.scrolled).take(below.height.into());
     let rows: Vec<Line<'_>> = waiters
@@ -257,6 +254,28 @@ fn open(frame: &mut Frame<'_>, area: Rect, app: &App, name: &str) {
         })
         .collect();
     frame.render_widget(Paragraph::new(rows).style(old), below);
+}
+
+/// The holders of a lock that several may hold, by their slots, in so many rows at most.
+fn holder_rows(holders: &[Holder], differs: impl Fn(u32) -> String, width: u16, room: usize) -> Vec<Line<'static>> {
+    let (width, wide) = (usize::from(width), width >= NARROW);
+    let room_of_label = width.saturating_sub(if wide { HELD + LEASE + TOKEN } else { HELD });
+    let row = |slot: &str, label: &str, after: &str, [held, lease, token]: [&str; 3]| {
+        let label = shorten(label, room_of_label.saturating_sub(columns(after))) + after;
+        let gap = " ".repeat(room_of_label.saturating_sub(columns(&label)));
+        let rest = if wide { format!(" {lease:>6}  {token:>16}") } else { String::new() };
+        format!("{slot:>4} {label}{gap} {held:>7}{rest}")
+    };
+    let head = Line::styled(row("SLOT", "HOLDER", "", ["HELD", "LEASE", "TOKEN"]), BOLD);
+    let shown = if holders.len() < room { holders.len() } else { room.saturating_sub(2) };
+    let rows = holders.iter().take(shown).map(|holder| {
+        let texts = [short(holder.held_for), short(holder.remaining), holder.token.to_string()];
+        let texts = [texts[0].as_str(), texts[1].as_str(), texts[2].as_str()];
+        Line::raw(row(&holder.slot.to_string(), &named(holder), &differs(holder.most), texts))
+    });
+    let more = holders.len() - shown;
+    let more = (more > 0).then(|| Line::raw(format!("     and {more} more")));
+    std::iter::once(head).chain(rows).chain(more).collect()
 }
 
 fn confirm(frame: &mut Frame<'_>, name: &str, holder: &str, token: u64, force: bool, of: usize) {

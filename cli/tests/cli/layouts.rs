@@ -45,7 +45,6 @@ fn every_subcommand_refuses_a_lock_of_layout_2_with_the_ways_out() {
             "status x* --json",
             "wait x",
             "wait x --timeout 1h",
-            "wait x --token 1",
             "wait x*",
             "history x",
             "history x on",

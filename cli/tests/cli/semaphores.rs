@@ -218,9 +218,4 @@ fn options_that_contradict_each_other_are_refused_with_what_to_write() {
             assert!(ended.code == 125 && ended.stderr.contains(says), "{command} {options:?}: {ended:?}");
         }
     }
-    let both = call(&redis, &["wait", "x", "--token", "7", "--slots", "4"]);
-    assert!(
-        both.code == 125 && both.stderr.contains("'--token <TOKEN>' cannot be used with '--slots <N>'"),
-        "{both:?}"
-    );
 }

@@ -60,7 +60,7 @@ fn status_shows_each_holder_with_its_slot_and_who_said_another_number() {
     let table = call(&redis, &["status"]).stdout;
     assert!(table.contains("  a, and 2 others (3 of 4)\n"), "{table}");
     let busy = redis.run("gpu", &["-n", "--slots", "4"], "true").finish();
-    assert!(busy.stderr.contains("by a, and 2 others; 2 waiting"), "{busy:?}");
+    assert!(busy.stderr.contains("by a, and 2 others (3 of 4); 2 waiting"), "{busy:?}");
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_thousand_readers_are_all_told() {
     assert_eq!(told, readers.iter().map(|reader| reader.token()).collect());
     assert_eq!((&state["waiting"], state["queue"].as_array().unwrap().len()), (&2.into(), 2), "they are told once");
     let busy = redis.run("index", &["-n"], "true").finish();
-    assert!(busy.stderr.contains(" and 999 others; 2 waiting"), "{busy:?}");
+    assert!(busy.stderr.contains(" and 999 others (1000 readers); 2 waiting"), "{busy:?}");
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn break_is_told_which_of_several_holders_is_meant() {
     for options in [&[][..], &["--force"]] {
         let refused = call(&redis, &[&["break", "gpu"], options].concat());
         assert_eq!(refused.code, 125, "{refused:?}");
-        let told = "name the lease that is meant with --token, as `fairlock status gpu` shows it";
+        let told = "name the one that is meant with --slot or --token, as `fairlock status gpu --json` shows";
         assert!(refused.stderr.contains(told), "{refused:?}");
     }
     assert_eq!(slots(&redis), [0, 1], "no lease is touched");
@@ -123,14 +123,21 @@ fn break_is_told_which_of_several_holders_is_meant() {
         unknown.code == 1 && unknown.stderr.contains("no lease with that token is alive: gpu is held"),
         "{unknown:?}"
     );
-    let broken = call(&redis, &["break", "gpu", "--token", &token(&redis, 1)]);
+    let unknown = call(&redis, &["break", "gpu", "--slot", "7"]);
+    assert!(unknown.code == 1 && unknown.stderr.contains("nobody holds slot 7: gpu is held"), "{unknown:?}");
+    let broken = call(&redis, &["break", "gpu", "--slot", "1"]);
     assert!(
         broken.code == 0 && broken.stderr.contains("b let go; gpu is held ") && broken.stderr.ends_with("a (1 of 4)\n"),
         "{broken:?}"
     );
     assert_eq!((b.finish().code, slots(&redis)), (123, vec![0]));
+    // The token is that of the holder, and not of the waiter behind it.
+    let _waiter = redis.waiter("gpu", &[], STAYS);
+    let unknown = call(&redis, &["break", "gpu", "--token", "7"]);
+    let told = format!(" by a (1 of 4) with token {}, 1 waiting\n", token(&redis, 0));
+    assert!(unknown.stderr.ends_with(&told), "{unknown:?}");
     // Of one holder nobody needs to say which.
-    let forced = call(&redis, &["break", "gpu", "--force"]);
+    let forced = call(&redis, &["break", "gpu", "--slot", "0", "--force"]);
     assert!(forced.code == 0 && forced.stderr.contains("the lease of a was ended"), "{forced:?}");
     assert_eq!(a.finish().code, 123);
 }
@@ -179,7 +186,7 @@ fn watch_shows_the_slots_and_breaks_the_one_that_is_chosen() {
     terminal.enter("$F watch --every 200ms; echo code $?");
     terminal.await_screen(|screen| screen.contains("a, and another (2 of 4)"));
     terminal.keys_and_await("\r", |screen| {
-        screen.contains("held by 2 of 4") && screen.contains("0: a, held") && screen.contains("1: b, held")
+        screen.contains("held by 2 of 4") && screen.contains("   0 a ") && screen.contains("   1 b ")
     });
     terminal.await_screen(|screen| screen.contains("1.  c") && screen.contains("exclusive"));
     terminal.keys_and_await("b", |screen| screen.contains("a in slot 0") && screen.contains("↑↓"));
@@ -234,7 +241,7 @@ fn the_exporter_counts_holders_and_names_no_series_twice() {
         let name = format!("fairlock_lock_{metric}{{lock=\"gpu\"}} ");
         series.iter().find_map(|line| line.strip_prefix(name.as_str())).unwrap().parse().unwrap()
     };
-    assert_eq!(value("held"), 2.0);
+    assert_eq!((value("held"), value("slots")), (2.0, 4.0));
     let oldest = state["holders"][0]["held_for_ms"].as_f64().unwrap() / 1000.0;
     assert!(value("hold_seconds") >= oldest, "{text}");
     assert!(value("lease_remaining_seconds") <= 30.0, "the lease that ends first: {text}");
@@ -249,9 +256,10 @@ fn the_exporter_counts_holders_and_names_no_series_twice() {
 fn a_run_that_waits_tells_who_holds_the_slots() {
     let (redis, _holders) = two_of_four();
     let (_folder, path) = temporary("events");
-    let waiter = redis.run("gpu", &["--slots", "2", "-v", "--events", path.to_str().unwrap()], STAYS);
+    let _alone = redis.waiter("gpu", &[], STAYS);
+    let waiter = redis.run("gpu", &["--slots", "4", "-v", "--events", path.to_str().unwrap()], STAYS);
     let said = waiter.complaint();
-    assert!(said.contains("waiting for gpu: 1st of 1, held ") && said.ends_with("a, and another (2 of 4)"), "{said}");
+    assert!(said.contains("waiting for gpu: 2nd of 2, held ") && said.ends_with("a, and another (2 of 4)"), "{said}");
     let event = eventually("the position", || {
         let text = std::fs::read_to_string(&path).ok()?;
         objects(&text).into_iter().find(|event| event["event"] == "position")
@@ -261,18 +269,94 @@ fn a_run_that_waits_tells_who_holds_the_slots() {
     assert_eq!((of(0), of(1)), ((&0.into(), &"a".into()), (&1.into(), &"b".into())), "{event}");
 }
 
+/// Whether that is more or less than what the holders say, and wherever it is told.
 #[test]
-fn a_job_that_allows_more_than_a_holder_is_told_so() {
+fn a_job_that_says_another_number_than_the_holders_is_told_so() {
     let (redis, _holders) = two_of_four();
-    let why = "a, and another (2 of 4; this job says 8)";
-    let run = |options: &[&str]| redis.run("gpu", &[&["--slots", "8"], options].concat(), STAYS);
     let _alone = redis.waiter("gpu", &[], STAYS);
-    let said = run(&["-v"]).complaint();
-    assert!(said.contains("waiting for gpu: 2nd of 2, held ") && said.ends_with(why), "{said}");
-    let busy = run(&["-n"]).finish();
-    assert!(busy.code == 122 && busy.stderr.contains(&format!("{why}; ")), "{busy:?}");
-    let timeout = with_time_to_queue(|seconds| run(&["-q", "-w", &seconds.to_string()]).finish());
-    assert_eq!((timeout.code, &*timeout.stderr), (124, ""), "a quiet one says nothing");
-    let timeout = with_time_to_queue(|seconds| run(&["-w", &seconds.to_string()]).finish());
-    assert!(timeout.stderr.trim_end().ends_with(" (held by 2 of 4; this job says 8)"), "{timeout:?}");
+    for (options, own) in [(&["--slots", "8"][..], "8"), (&["--slots", "2"], "2"), (&["-s"], "--shared")] {
+        let why = format!("a, and another (2 of 4; this job says {own})");
+        let run = |more: &[&str]| redis.run("gpu", &[options, more].concat(), STAYS);
+        let said = run(&["-v"]).complaint();
+        assert!(said.contains("waiting for gpu: ") && said.contains(", held ") && said.ends_with(&why), "{said}");
+        let busy = run(&["-n"]).finish();
+        assert!(busy.code == 122 && busy.stderr.contains(&format!("{why}; ")), "{busy:?}");
+        let wait = Process::spawn(redis.fairlock().args(["wait", "gpu"]).args(options)).complaint();
+        assert!(wait.contains("waiting for gpu: held ") && wait.contains(&why), "{wait}");
+        let seconds = |seconds: f64| seconds.to_string();
+        let quiet = with_time_to_queue(|time| run(&["-q", "-w", &seconds(time)]).finish());
+        assert_eq!((quiet.code, &*quiet.stderr), (124, ""), "a quiet one says nothing");
+        let late = with_time_to_queue(|time| run(&["-w", &seconds(time)]).finish());
+        let last = late.stderr.lines().last().unwrap();
+        assert!(last.contains(", at position ") && last.contains(": held ") && last.ends_with(&why), "{late:?}");
+        let wait = with_time_to_queue(|time| call(&redis, &[&["wait", "gpu", "-w", &seconds(time)], options].concat()));
+        assert!(wait.code == 124 && wait.stderr.contains(&why), "{wait:?}");
+    }
+    // One that wants it alone waits for all of them anyway.
+    let busy = redis.run("gpu", &["-n"], STAYS).finish();
+    assert!(busy.stderr.contains("a, and another (2 of 4); "), "{busy:?}");
+}
+
+/// Who holds it is what a narrow terminal cuts.
+#[test]
+fn a_wait_shows_how_many_hold_the_lock_on_a_narrow_terminal() {
+    let redis = Redis::start();
+    let _holders = ["1", "2"]
+        .map(|last| hold(&redis, "gpu", &"ops@vm7:4711 a-long-name.sh".repeat(2).replace('7', last), &["-s"]));
+    let mut terminal = Terminal::open_with(40, &[("REDIS_URL", &redis.url())]);
+    for words in ["run gpu true", "wait gpu"] {
+        let screen = terminal.enter_and_await(&format!("clear; $F {words}"), |screen| screen.contains(" · 2 readers "));
+        assert!(screen.contains("gpu · 2 readers "), "{screen}");
+        terminal.keys_and_expect("\x03", "PROMPT> ");
+    }
+    let _waiter = redis.waiter("gpu", &["--label", "ops@vm8:4711 another-long-name.sh"], STAYS);
+    let status = terminal.command("$F status gpu");
+    let rows: Vec<&str> = status.lines().map(str::trim_end).collect();
+    assert!(rows.iter().all(|row| row.chars().count() <= 40), "{status}");
+    let at = rows.iter().position(|row| row.ends_with("exclusive")).unwrap();
+    assert!(rows[at].contains("1.  waits ") && rows[at + 1].trim_start().starts_with("ops@vm8:"), "{status}");
+}
+
+#[test]
+fn watch_shows_as_many_holders_as_there_is_room_for_and_cuts_their_labels_alone() {
+    let redis = Redis::start();
+    let client = fairlock::Client::connect(&redis.url()).blocking().unwrap();
+    let index = client.rw_lock("index").unwrap();
+    let label = |at: u32| format!("ops@vm{at}:4711 train.sh --epochs 30 --data /srv/imagenet --resume latest");
+    let _readers: Vec<_> = (0..13).map(|at| index.read().label(label(at)).blocking().unwrap()).collect();
+    let mut terminal = Terminal::open_with(80, &[("REDIS_URL", &redis.url())]);
+    terminal.enter("$F watch; echo code $?");
+    terminal.await_screen(|screen| screen.contains("(13 readers)"));
+    let screen = terminal.keys_and_await("\r", |screen| screen.contains("ops@vm12:"));
+    let head = screen.lines().find(|row| row.contains("SLOT")).unwrap();
+    for title in ["HOLDER", "HELD", "LEASE", "TOKEN"] {
+        assert!(head.contains(title), "{screen}");
+    }
+    let token = redis.state("index")["holders"][12]["token"].to_string();
+    let row = screen.lines().find(|row| row.contains("ops@vm12:")).unwrap_or_else(|| panic!("{screen}"));
+    assert!(row.contains('…') && row.trim_end().ends_with(&token), "{screen}");
+    terminal.keys("q");
+    assert_eq!(terminal.number_after("code "), 0);
+}
+
+#[test]
+fn a_break_shows_the_oldest_of_many_holders_and_where_the_others_are_told() {
+    let redis = Redis::start();
+    let client = fairlock::Client::connect(&redis.url()).blocking().unwrap();
+    let index = client.rw_lock("index").unwrap();
+    let mut readers: Vec<_> =
+        (0..40).map(|at| index.read().label(format!("reader {at}")).blocking().unwrap()).collect();
+    // Slot 0 is that of the youngest.
+    drop(readers.remove(0));
+    eventually("it is given back", || (redis.state("index")["holders"].as_array().unwrap().len() == 39).then_some(()));
+    readers.push(index.read().label("the youngest").blocking().unwrap());
+    let refused = call(&redis, &["break", "index", "--force"]);
+    assert!(refused.code == 125 && refused.stderr.contains("`fairlock status index --json` shows"), "{refused:?}");
+    let mut terminal = Terminal::open_with(120, &[("REDIS_URL", &redis.url())]);
+    let screen = terminal.enter_and_await("clear; $F break index; echo code $?", |screen| screen.contains("[none]"));
+    assert!(screen.starts_with("index is held ") && screen.contains("by reader 1, token "), "{screen}");
+    assert!(screen.contains("and 20 more") && !screen.contains("by the youngest"), "{screen}");
+    // It may be named all the same.
+    terminal.enter_and_expect("0", "the youngest let go");
+    assert_eq!(terminal.number_after("code "), 0);
 }

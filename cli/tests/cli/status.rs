@@ -56,7 +56,7 @@ async fn a_lease_that_is_being_broken_is_told() {
     let (state, text, busy) = told(&redis, "x");
     assert_eq!((&state["state"], &state["holders"][0]["broken"]), (&"breaking".into(), &true.into()), "{state}");
     assert!(text.contains(" by the holder\n") && text.contains("was broken") && !text.contains("dies"), "{text}");
-    assert!(busy.contains("x is held ") && busy.contains("by the holder"), "{busy}");
+    assert!(busy.contains("x is being broken, held ") && busy.contains("by the holder"), "{busy}");
 }
 
 #[test]

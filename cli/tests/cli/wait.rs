@@ -19,13 +19,10 @@ fn wait_ends_when_the_lock_is_free_and_takes_nothing() {
     let holder = hold(&redis, "x", "the holder");
     let late = briefly(&redis, &["x"]);
     assert!(late.code == 124 && late.stderr.contains("x is held ") && late.stderr.contains("the holder"), "{late:?}");
-    let token = redis.state("x")["holders"][0]["token"].to_string();
     let next = redis.waiter("x", &[], "echo; exec sleep 1000");
-    let of_this = Process::spawn(redis.fairlock().args(["wait", "x", "--token", &token]));
     let of_all = Process::spawn(redis.fairlock().args(["wait", "x", "--json"]));
     holder.signal(Signal::TERM);
     next.line();
-    assert_eq!(of_this.finish().code, 0, "that lease is over");
     assert_eq!(redis.state("x")["waiting"], 0, "nobody who waits so stands in the queue");
     next.signal(Signal::TERM);
     let ended = of_all.finish();
@@ -72,8 +69,6 @@ fn wait_for_several_names_ends_when_all_are_free() {
     let documents = objects(&ended.stdout);
     assert_eq!(documents.iter().map(|one| &one["name"]).collect::<Vec<_>>(), ["free", "x", "y"], "{ended:?}");
     assert!(documents.iter().all(|one| one["state"] == "free") && ended.code == 0, "{ended:?}");
-    let many = call(&redis, &["wait", "--token", "7", "x", "y"]);
-    assert!(many.code == 125 && many.stderr.contains("--token is a lease of one lock"), "{many:?}");
 }
 
 /// Taken for a name it would be a lock that nobody uses, and a break or a wait would be over at once.
