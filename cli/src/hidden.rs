@@ -5,6 +5,8 @@ use std::ffi::OsString;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 
+use crate::process;
+
 /// The URL as it was given. The command of `fairlock run` does not inherit it.
 pub(crate) const VARIABLE: &str = "FAIRLOCK_GIVEN_URL";
 
@@ -22,7 +24,7 @@ pub(crate) fn hide(url: Option<&str>) {
     let Some(found) = words.iter_mut().find(|word| is_url(word)) else { return };
     *found = if *found == *url { shown.into() } else { format!("--redis={shown}").into() };
     // An error is no reason not to do what was asked for.
-    let Ok(binary) = std::env::current_exe() else { return };
+    let Ok(binary) = process::own_path() else { return };
     let _ = Command::new(binary).arg0(&words[0]).args(&words[1..]).env(VARIABLE, url).exec();
 }
 

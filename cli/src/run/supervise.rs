@@ -12,8 +12,8 @@ use super::reporter::Reporter;
 use super::timing::Timing;
 use crate::duration::seconds;
 use crate::exit::{self, Failure, say};
-use crate::process::signals;
 use crate::process::terminal::Terminal;
+use crate::process::{descendants, signals};
 use crate::shim::job::{Job, Orphans};
 use crate::shim::protocol::{Order, Report};
 
@@ -129,6 +129,9 @@ impl<'a> Supervisor<'a> {
         };
         self.job.shim_is_done();
         self.take_terminal_back();
+        // The number of the command's group is not needed any more. What the dead shim has not collected would be left to
+        // the first process of a container, which may collect nobody.
+        descendants::collect();
         if let (true, Some(terminal)) = (self.had_terminal, &self.terminal)
             // A command that ended by itself left the modes as it wanted them to be.
             && !matches!(result, Ok(CommandEnd { code: ..exit::BUSY, .. }))

@@ -306,6 +306,11 @@ impl Guard {
         {
             terminal.restore_modes();
         }
+        // Nobody needs its number any more, and fairlock would have collected it.
+        if let Some(pid) = rustix::process::Pid::from_raw(self.pid.as_raw()) {
+            let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+        }
+        descendants::collect_adopted();
         if self.all_gone {
             give_back::give_back(&self.leases, self.kill_at);
         }

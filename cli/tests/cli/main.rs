@@ -26,6 +26,7 @@ mod nested;
 mod operating_page;
 mod options;
 mod passwords;
+mod process_1;
 mod pty;
 mod queue_shim;
 mod rest;
