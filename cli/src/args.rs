@@ -79,7 +79,6 @@ pub(crate) enum Task {
     /// Hold a lock for a script, without a command
     Hold(hold::Args),
     /// Show locks, who holds them, and who waits
-    #[command(visible_alias = "list")]
     Status(status::Args),
     /// Wait until locks are free, without taking them
     Wait(wait::Args),

@@ -1,6 +1,7 @@
 //! Which server the arguments and the environment name.
 
 use std::ffi::OsString;
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;
@@ -257,12 +258,16 @@ fn url(server: &Args) -> Result<String, Failure> {
 /// The URL that a host with its port, or a path, is meant for. A text that may have a password is not told again.
 fn without_scheme(url: &str) -> Option<String> {
     let is_host = |text: &str| text.chars().all(|c| c.is_ascii_alphanumeric() || ".-:[]/_".contains(c));
-    match url {
-        "" => None,
-        path if path.starts_with('/') && is_host(path) => Some(format!("unix://{path}")),
-        host if !host.contains("://") && is_host(host) => Some(format!("redis://{host}")),
-        _ => None,
-    }
+    let meant = match url {
+        "" => return None,
+        _ if url.contains("://") || !is_host(url) => return None,
+        path if path.starts_with('/') => format!("unix://{path}"),
+        path if path.starts_with("unix:") => format!("unix://{}", &path["unix:".len()..]),
+        host if host.parse::<Ipv6Addr>().is_ok() => format!("redis://[{host}]"),
+        host => format!("redis://{host}"),
+    };
+    // No advice that would be refused in its turn.
+    Client::builder().url(&meant).places().is_ok().then_some(meant)
 }
 
 /// A variable that is set and not empty.

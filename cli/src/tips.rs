@@ -7,11 +7,15 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use crate::text::{printable, quoted};
 use crate::variables;
 
-/// A command that was not found may be a line for a shell.
-pub(crate) fn for_no_command(words: &[OsString]) -> Option<&'static str> {
-    let [word] = words else { return None };
-    let is_line = word.to_string_lossy().contains(|c: char| c.is_whitespace() || "|&;<>$()`".contains(c));
-    is_line.then_some("a shell line needs --shell, or: -- sh -c '…'")
+/// A command that was not found may be a line for a shell; or a number behind `-n`, which means a semaphore elsewhere.
+pub(crate) fn for_no_command(name: &str, no_wait: bool, words: &[OsString]) -> Option<String> {
+    let first = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+    let number = [name, &*first].into_iter().find(|word| word.parse::<u32>().is_ok()).filter(|_| no_wait);
+    if let Some(number) = number {
+        return Some(format!("-n is --no-wait; --slots {number} lets up to {number} jobs hold the lock"));
+    }
+    let is_line = words.len() == 1 && first.contains(|c: char| c.is_whitespace() || "|&;<>$()`".contains(c));
+    is_line.then(|| "a shell line needs --shell, or: -- sh -c '…'".to_owned())
 }
 
 /// The advice for a wrong call, if there is better than clap's.
@@ -22,17 +26,18 @@ pub(crate) fn for_wrong_call(error: &mut clap::Error, command: &clap::Command) -
         _ => None,
     };
     let (argument, value) = (text(ContextKind::InvalidArg), text(ContextKind::InvalidValue));
-    let of_flock = argument.as_deref().and_then(of_flock).filter(|_| error.kind() == ErrorKind::UnknownArgument);
-    if error.get(ContextKind::SuggestedArg).is_some() && of_flock.is_none() {
+    let option = argument.as_deref().filter(|_| error.kind() == ErrorKind::UnknownArgument);
+    let of_others = option.and_then(|option| option_of_others(option).or_else(|| of_a_holder(option, error)));
+    if error.get(ContextKind::SuggestedArg).is_some() && of_others.is_none() {
         // Only a word is misspelled.
         error.remove(ContextKind::Suggested);
         return None;
     }
     let tip = match (error.kind(), argument.as_deref()) {
         (ErrorKind::UnknownArgument, Some(option)) => match option {
-            _ if of_flock.is_some() => {
+            _ if of_others.is_some() => {
                 error.remove(ContextKind::SuggestedArg);
-                of_flock?.to_owned()
+                of_others?
             }
             _ if is_number(option) => "no time and no number here is negative".to_owned(),
             _ if has_command(error) && is_behind_a_name(option) => {
@@ -52,11 +57,11 @@ pub(crate) fn for_wrong_call(error: &mut clap::Error, command: &clap::Command) -
         (ErrorKind::InvalidSubcommand, _) => {
             let word = text(ContextKind::InvalidSubcommand).unwrap_or_default();
             let meant = text(ContextKind::SuggestedSubcommand);
-            if of_others(&word).is_none() && meant.is_some_and(|meant| is_a_slip(&word, &meant)) {
+            if verb_of_others(&word).is_none() && meant.is_some_and(|meant| is_a_slip(&word, &meant)) {
                 return None;
             }
             error.remove(ContextKind::SuggestedSubcommand);
-            of_others(&word).map_or_else(
+            verb_of_others(&word).map_or_else(
                 || format!("to run a command under the lock {0}: fairlock run {0} COMMAND", printable(&quoted(&word))),
                 str::to_owned,
             )
@@ -75,20 +80,32 @@ pub(crate) fn for_wrong_call(error: &mut clap::Error, command: &clap::Command) -
     Some(tip)
 }
 
-/// Options of flock that make no sense here.
-fn of_flock(option: &str) -> Option<&'static str> {
-    Some(match option {
-        "-F" | "--no-fork" => "fairlock runs as long as the command, to renew its lease: leave the option out",
+/// Options of flock that make no sense here, and what others call a semaphore, a reader and a writer.
+fn option_of_others(option: &str) -> Option<String> {
+    let tip = match option {
         "-u" | "--unlock" => {
             "a lock is released when its command ends, or when its script closes the descriptor, as in `exec 9>&-`"
         }
-        "-o" | "--close" => "the command never inherits the lock: leave the option out",
+        "-j" | "--jobs" | "--concurrency" | "--count" | "--limit" | "--max" | "--permits" | "--semaphore" => {
+            "--slots N lets up to N jobs hold the lock"
+        }
+        "--read" | "--reader" | "--readers" | "--rdlock" | "--write" | "--writer" | "--wrlock" => {
+            "--shared is for a reader, and without it the job is a writer"
+        }
         _ => return None,
-    })
+    };
+    Some(tip.to_owned())
+}
+
+/// Options of those who hold a lock, where one only looks on.
+fn of_a_holder(option: &str, error: &clap::Error) -> Option<String> {
+    let looks_on = usage(error).contains("fairlock status");
+    let is_ours = ["--slots", "--shared", "--exclusive", "-s", "-x", "-e"].contains(&option);
+    (looks_on && is_ours).then(|| format!("{option} is for run, hold and wait; status shows all holders"))
 }
 
 /// Verbs of other programs.
-fn of_others(word: &str) -> Option<&'static str> {
+fn verb_of_others(word: &str) -> Option<&'static str> {
     Some(match word {
         "lock" | "acquire" => "fairlock run NAME COMMAND holds it for a command, fairlock hold NAME for a script",
         "unlock" | "release" => {
@@ -98,7 +115,7 @@ fn of_others(word: &str) -> Option<&'static str> {
             "no command makes a reader of a writer or a writer of a reader: end it, and start the other one"
         }
         "kill" => "fairlock break NAME ends the lease of a holder, and its command with it",
-        "ls" => "fairlock status shows which locks there are",
+        "list" | "ls" => "fairlock status shows which locks there are",
         "top" => "fairlock watch shows all locks on the whole screen",
         "who" => "fairlock status NAME shows who holds a lock, and who waits for it",
         _ => return None,
@@ -144,10 +161,10 @@ mod tests {
 
     #[test]
     fn one_typing_error_is_a_slip_and_two_are_another_word() {
-        for typed in ["lsit", "lis", "lst", "liist", "list", "lisr", "kist"] {
-            assert!(is_a_slip(typed, "list"), "{typed}");
+        for typed in ["hodl", "hol", "hld", "hoold", "hold", "holt", "bold"] {
+            assert!(is_a_slip(typed, "hold"), "{typed}");
         }
-        for (typed, meant) in [("x", "exporter"), ("lock", "local"), ("who", "hold"), ("tsil", "list"), ("", "list")] {
+        for (typed, meant) in [("x", "exporter"), ("lock", "local"), ("who", "hold"), ("dloh", "hold"), ("", "hold")] {
             assert!(!is_a_slip(typed, meant), "{typed}");
         }
     }

@@ -1,9 +1,6 @@
 //! The arguments of `fairlock exporter`.
 
 use std::net::{SocketAddr, ToSocketAddrs as _};
-use std::time::Duration;
-
-use crate::duration;
 
 const HELP: &str = "\
 Examples:
@@ -26,11 +23,6 @@ pub(crate) struct Args {
     /// HOST:PORT; without a host, as in :9764, at all addresses.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9764", value_parser = address)]
     pub(crate) listen: SocketAddr,
-    /// How often to look for new locks
-    ///
-    /// That is a walk through all keys of the servers.
-    #[arg(long, value_name = "TIME", value_parser = duration::any, default_value = "30s")]
-    pub(crate) find_every: Duration,
     /// Tell the labels of holders too
     #[arg(long)]
     pub(crate) holders: bool,

@@ -30,6 +30,8 @@ use crate::survey::Survey;
 use crate::text::printable;
 use crate::{connect, output, runtime};
 
+/// The interval of looks for new locks: a walk through all keys of the servers.
+const FIND: Duration = Duration::from_secs(30);
 /// A client that takes longer for its question is gone.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// A client that has not read its answer by then is gone. A scrape of servers that do not answer takes a while.
@@ -41,7 +43,7 @@ const PAGE: &str =
 pub(crate) fn exporter(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
     let client = connect::client(server)?;
     let places = client.places().map_err(|error| Failure::own(error.to_string()))?;
-    let survey = Survey::new(places, &server.prefix, &args.patterns, args.find_every);
+    let survey = Survey::new(places, &server.prefix, &args.patterns, FIND);
     let mut metrics = Metrics::new(survey, args.holders);
     if args.once {
         let text = metrics.scrape();

@@ -89,6 +89,12 @@ pub(crate) struct Args {
     /// `fairlock run -c NAME 'a | b'` is `fairlock run NAME -- sh -c 'a | b'`.
     #[arg(short = 'c', long, alias = "command")]
     pub(crate) shell: bool,
+    /// Of flock: the command never has the lock open
+    #[arg(short = 'o', long, hide = true, overrides_with = "close")]
+    pub(crate) close: bool,
+    /// Of flock: fairlock cannot become the command, since it renews the lease
+    #[arg(short = 'F', long, hide = true, overrides_with = "no_fork")]
+    pub(crate) no_fork: bool,
     /// From TERM to KILL when the lease is lost
     ///
     /// How long the command has between TERM and KILL when its lease is lost, at most a third of the lease.

@@ -53,7 +53,7 @@ deploy &` in a script, is refused: nothing would be held.
 With --fd N it returns when the lock is granted. The lock is held until the script has closed descriptor N, as it does \
 when it ends, however it ends. The descriptor must be a file, as for flock, and may have any number. Programs that the \
 script starts inherit the descriptor, and with it the lock: start a daemon with `9>&-`. It prints nothing, as flock; \
---print-token asks for the fencing token, and --print-slot for the slot, which stands behind it. Scripts may use one \
+--print token asks for the fencing token, --print slot for the slot, and --print token,slot for both. Scripts may use one \
 file for any locks. Inside of the script, `run` and `hold` of the same lock are refused.
 
 In a container the kernel ends all processes with the first one. If that is the script, or ends with it, the lock stays \
@@ -95,16 +95,12 @@ pub(crate) struct Args {
     /// knows. A program that inherited the descriptor keeps the lock no longer.
     #[arg(short = 'u', long)]
     pub(crate) unlock: bool,
-    /// With --fd: print the fencing token
+    /// Print the token, the slot, or token,slot
     ///
-    /// Without --fd it is always printed.
-    #[arg(long, requires = "fd", hide_short_help = true)]
-    pub(crate) print_token: bool,
-    /// Print the slot, behind the token
-    ///
-    /// With --fd alone, without it in the same line behind the token.
-    #[arg(long, hide_short_help = true)]
-    pub(crate) print_slot: bool,
+    /// In one line when the lock is granted, in the order in which they are named. Without it, `hold` with --fd prints
+    /// nothing, and without --fd the fencing token.
+    #[arg(long, value_name = "WHAT", value_delimiter = ',', hide_short_help = true)]
+    pub(crate) print: Vec<Print>,
     /// With --fd: sent at a loss [default: TERM]
     ///
     /// The script is sent this signal when the lease is lost.
@@ -121,11 +117,23 @@ impl Args {
 
     /// What is printed of a grant.
     fn told(&self, (token, slot): (u64, u32)) -> String {
-        let token = (self.fd.is_none() || self.print_token).then(|| token.to_string());
-        let slot = self.print_slot.then(|| slot.to_string());
-        let words: Vec<String> = token.into_iter().chain(slot).collect();
-        words.join(" ") + "\n"
+        let asked = match &self.print[..] {
+            [] if self.fd.is_none() => &[Print::Token],
+            asked => asked,
+        };
+        let words = asked.iter().map(|what| match what {
+            Print::Token => token.to_string(),
+            Print::Slot => slot.to_string(),
+        });
+        words.collect::<Vec<_>>().join(" ") + "\n"
     }
+}
+
+/// A number that a grant has.
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+pub(crate) enum Print {
+    Token,
+    Slot,
 }
 
 fn signal(name: &str) -> Result<Signal, String> {

@@ -165,22 +165,26 @@ fn of_line(line: &str) -> Option<String> {
     })
 }
 
-/// The simple commands of a line, without quotes and redirections. (Only as well as a label needs it.)
+/// The simple commands of a line, without quotes and redirections; of a pipeline the first one. (Only as well as a label
+/// needs it.)
 fn commands(line: &str) -> Vec<Vec<String>> {
     let mut commands = vec![Vec::new()];
-    let (mut word, mut quote, mut quoted) = (String::new(), None, false);
-    for c in line.chars().chain(['\n']) {
+    let (mut word, mut quote, mut quoted, mut reads) = (String::new(), None, false, false);
+    let mut rest = line.chars().chain(['\n']).peekable();
+    while let Some(c) = rest.next() {
         match (quote, c) {
             (Some(mark), c) if c == mark => quote = None,
             (None, '\'' | '"') => (quote, quoted) = (Some(c), true),
             (None, c) if c.is_whitespace() || ";&|(){}".contains(c) => {
                 let word = std::mem::take(&mut word);
                 let is_redirection = !quoted && word.contains(['<', '>']);
-                if let (Some(command), false) = (commands.last_mut(), word.is_empty() || is_redirection) {
+                if let (Some(command), false) = (commands.last_mut(), word.is_empty() || is_redirection || reads) {
                     command.push(word);
                 }
                 quoted = false;
                 if !" \t".contains(c) {
+                    // Behind `||` no pipe is read.
+                    reads = c == '|' && rest.next_if_eq(&'|').is_none();
                     commands.push(Vec::new());
                 }
             }
@@ -256,6 +260,9 @@ mod tests {
             ("while true; do ./work; sleep 1; done", "work"),
             ("umask 077 && export A=b && \"./my work\" | tee log", "my work"),
             ("for i in 1 2; do ./work; done", "work"),
+            ("fairlock hold a --fd 9; fairlock status a | grep held; ./work", "work"),
+            ("fairlock hold a --fd 9; fairlock status a | grep held | cat", "sh"),
+            ("fairlock hold a --fd 9 || ./work", "work"),
             ("set -e", "sh"),
             ("", "sh"),
         ] {

@@ -72,9 +72,11 @@ use supervise::{CommandEnd, Supervisor};
 
 pub(crate) fn run(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
     let words = words(args)?;
-    let program = lookup::find(&words[0]).map_err(|failure| match tips::for_no_command(&words) {
-        Some(tip) => failure.with_tip(tip),
-        None => failure,
+    let program = lookup::find(&words[0]).map_err(|failure| {
+        match tips::for_no_command(&args.name, args.wait.no_wait, &words) {
+            Some(tip) => failure.with_tip(tip),
+            None => failure,
+        }
     })?;
     around::refuse_own(server, std::iter::once(&args.name).chain(&args.and).map(String::as_str))?;
     let wanted = held_locks::in_order(&args.name, args.wait.sharing.most()?, &args.and);

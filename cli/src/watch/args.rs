@@ -1,9 +1,5 @@
 //! The arguments of `fairlock watch`.
 
-use std::time::Duration;
-
-use crate::duration;
-
 const HELP: &str = "\
 Keys: ↑ ↓ choose · Enter opens, Esc goes back · s sorts · q quits
       / filters by name or holder · b breaks the lease, after a question
@@ -19,9 +15,4 @@ pub(crate) struct Args {
     /// Names, or patterns with `*`, `?` and `[…]` [default: all]
     #[arg(value_name = "NAME")]
     pub(crate) names: Vec<String>,
-    /// How often to look at the locks
-    ///
-    /// Each fifth time also for new ones, which is a walk through all keys of the servers.
-    #[arg(long, value_name = "TIME", value_parser = duration::positive, default_value = "1s")]
-    pub(crate) every: Duration,
 }

@@ -31,8 +31,9 @@ use crate::{connect, warnings};
 
 /// The screen shows seconds.
 const TICK: Duration = Duration::from_secs(1);
-/// After so many looks new locks are looked for, which is a walk through all keys of the servers.
-const LOOKS: u32 = 5;
+/// The interval of looks at the locks, and that of looks for new ones: a walk through all keys of the servers.
+const LOOK: Duration = Duration::from_secs(1);
+const FIND: Duration = Duration::from_secs(5);
 
 enum WatchEvent {
     Input(Input),
@@ -55,7 +56,7 @@ pub(crate) fn watch(server: &connect::Args, args: &Args) -> Result<u8, Failure> 
     let client = connect::client(server)?;
     let places = client.places().map_err(|error| Failure::own(error.to_string()))?;
     let shown = format!("{places:?}");
-    let survey = Survey::new(places, &server.prefix, &args.names, args.every.saturating_mul(LOOKS));
+    let survey = Survey::new(places, &server.prefix, &args.names, FIND);
     // A warning in the middle of the screen would be drawn over.
     warnings::hush();
     // Before any other thread is started, and after the private server, which must not inherit the mask.
@@ -66,11 +67,11 @@ pub(crate) fn watch(server: &connect::Args, args: &Args) -> Result<u8, Failure> 
     signals::listen(move |signal| drop(on_signal.send(WatchEvent::Signal(signal)))).map_err(|error| cannot(&error))?;
     let on_report = send.clone();
     let report = move |report| on_report.send(WatchEvent::Report(report)).is_ok();
-    let orders = worker::start(survey, client, args.every, report).map_err(|error| cannot(&error))?;
+    let orders = worker::start(survey, client, LOOK, report).map_err(|error| cannot(&error))?;
 
     let mut terminal = ratatui::try_init().map_err(|error| cannot(&error))?;
     std::thread::spawn(move || read(&send));
-    let mut app = App::new(Instant::now(), args.every);
+    let mut app = App::new(Instant::now(), LOOK);
     let ended = loop {
         if let Err(error) = terminal.draw(|frame| draw::draw(frame, &app, &shown)) {
             break Err(cannot(&error));

@@ -21,9 +21,6 @@ impl Exporter {
     /// The same with another command that becomes the exporter.
     fn start_as(mut command: Command, url: &str, options: &[&str]) -> Self {
         command.env("REDIS_URL", url).args(["exporter", "--listen", "127.0.0.1:0"]).args(options);
-        if !options.contains(&"--find-every") {
-            command.args(["--find-every", "0s"]);
-        }
         let process = Process::spawn(&mut command);
         let said = process.complaint();
         let address = said.strip_prefix("fairlock: the metrics are at http://").unwrap_or_else(|| panic!("{said}"));
@@ -204,7 +201,7 @@ fn all_masters_of_a_cluster_are_scraped() {
         assert!(status.success());
     }
     let [first, ..] = cluster.nodes() else { panic!("nodes") };
-    let options = ["lock*", "elsewhere", "free", "--find-every", "1h"];
+    let options = ["lock*", "elsewhere", "free"];
     let exporter = Exporter::start(&cluster.url_of(&[first]), &options);
     let scrape = exporter.await_value("fairlock_locks", 14.0);
     names.iter().for_each(|name| assert_eq!(scrape.of("held", name), 0.0));

@@ -46,11 +46,7 @@ fn the_options_of_flock_do_what_they_do_there() {
 #[test]
 fn options_of_flock_that_make_no_sense_here_are_explained() {
     let redis = Redis::start();
-    for (options, tip) in [
-        (["-u", "--unlock"], "a lock is released when its command ends"),
-        (["-o", "--close"], "the command never inherits the lock"),
-        (["-F", "--no-fork"], "fairlock runs as long as the command"),
-    ] {
+    for (options, tip) in [(["-u", "--unlock"], "a lock is released when its command ends")] {
         for option in options {
             // To unlock is what a script does, as with `flock -u 9`.
             for words in [&["run", option, "x", "true"][..], &["hold", "x", option, "--fd", "9"]] {
@@ -63,6 +59,19 @@ fn options_of_flock_that_make_no_sense_here_are_explained() {
             }
         }
     }
+}
+
+/// As in a unit that is copied: `ExecStart=/usr/bin/flock --shared --no-fork …`.
+#[test]
+fn options_of_flock_that_change_nothing_here_are_accepted() {
+    let redis = Redis::start();
+    for options in [&["--shared", "--no-fork"][..], &["-oF"], &["--close", "-n", "-F"], &["-so", "-o"]] {
+        let ended =
+            Process::spawn(redis.fairlock().arg("run").args(options).args(["x", "sh", "-c", "exit 3"])).finish();
+        assert_eq!((ended.code, ended.stderr.as_str()), (3, ""), "{options:?}: {ended:?}");
+    }
+    let help = redis.fairlock().args(["run", "--help"]).output().unwrap();
+    assert!(!String::from_utf8_lossy(&help.stdout).contains("--no-fork"));
 }
 
 /// The line of the page with which a script runs itself once more, under the lock.

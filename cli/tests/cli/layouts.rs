@@ -168,7 +168,7 @@ fn watch_counts_the_locks_that_it_cannot_show() {
     let redis = Redis::start();
     theirs(&redis, "x", "held");
     let mut terminal = Terminal::open_with(80, &[("REDIS_URL", &redis.url())]);
-    terminal.enter("$F watch --every 200ms; echo code $?");
+    terminal.enter("$F watch; echo code $?");
     let screen = terminal.await_screen(|screen| screen.contains("1 unreadable"));
     assert!(screen.contains("layout 2") && screen.contains("delete the keys"), "{screen}");
     let _holder = hold(&redis, "held", "the holder");

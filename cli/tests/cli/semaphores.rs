@@ -159,12 +159,12 @@ fn a_script_is_told_its_slot_if_it_asks() {
         let line = format!("exec 9>'{}'; $F hold gpu --slots 4 --fd 9 {options}", file.display());
         Process::spawn(sh.arg(line)).finish().stdout
     };
-    assert_eq!(hold("--print-slot"), "1\n");
-    let both = hold("--print-slot --print-token");
+    assert_eq!(hold("--print slot"), "1\n");
+    let both = hold("--print token,slot");
     assert!(both.split_once(' ').is_some_and(|(token, slot)| token.parse::<u64>().is_ok() && slot == "1\n"), "{both}");
     assert_eq!(hold(""), "");
     let mut hold = redis.fairlock();
-    hold.args(["run", "outer", "-c", "sleep 1000 | $F hold gpu -q --slots 4 --print-slot"]);
+    hold.args(["run", "outer", "-c", "sleep 1000 | $F hold gpu -q --slots 4 --print token,slot"]);
     let hold = Process::spawn(hold.env("F", env!("CARGO_BIN_EXE_fairlock")));
     assert!(hold.line().ends_with(" 1"), "behind the token");
 }

@@ -183,7 +183,7 @@ fn watch_shows_the_slots_and_breaks_the_one_that_is_chosen() {
     let (redis, [a, b]) = two_of_four();
     let _alone = redis.waiter("gpu", &["--label", "c"], STAYS);
     let mut terminal = Terminal::open_with(100, &[("REDIS_URL", &redis.url())]);
-    terminal.enter("$F watch --every 200ms; echo code $?");
+    terminal.enter("$F watch; echo code $?");
     terminal.await_screen(|screen| screen.contains("a, and another (2 of 4)"));
     terminal.keys_and_await("\r", |screen| {
         screen.contains("held by 2 of 4") && screen.contains("   0 a ") && screen.contains("   1 b ")

@@ -6,7 +6,7 @@ use crate::shared::{Redis, Signal, hold, signal};
 /// Watches in a terminal of this many columns.
 fn watch(redis: &Redis, columns: u16) -> Terminal {
     let mut terminal = Terminal::open_with(columns, &[("REDIS_URL", &redis.url())]);
-    terminal.enter("$F watch --every 200ms; echo code $?");
+    terminal.enter("$F watch; echo code $?");
     terminal
 }
 

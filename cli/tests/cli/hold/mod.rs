@@ -129,8 +129,8 @@ fn a_script_holds_the_lock_until_it_closes_its_descriptor() {
     let redis = Redis::start();
     let script = Script::start(
         &redis,
-        "exec 9>$L; token=$($F hold x --fd 9 --print-token) || exit; step $token; exec 9>&-; step closed; \
-         exec 9>$L; $F hold x --fd 9 --print-token || exit; step again",
+        "exec 9>$L; token=$($F hold x --fd 9 --print token) || exit; step $token; exec 9>&-; step closed; \
+         exec 9>$L; $F hold x --fd 9 --print token || exit; step again",
     );
     assert_eq!(script.process.line(), token(&redis, "x"));
     let label = redis.state("x")["holders"][0]["label"].as_str().unwrap().to_owned();

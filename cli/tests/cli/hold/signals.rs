@@ -64,7 +64,7 @@ fn a_script_that_is_killed_while_it_waits_leaves_the_queue() {
 fn the_script_is_told_whatever_stands_between_it_and_hold() {
     let redis = Redis::start();
     for hold in
-        ["token=$($F hold x --fd 9 --print-token || echo)", "timeout 1h $F hold x --fd 9", "($F hold x --fd 9; true)"]
+        ["token=$($F hold x --fd 9 --print token || echo)", "timeout 1h $F hold x --fd 9", "($F hold x --fd 9; true)"]
     {
         let text = format!("trap 'step told; exit 7' TERM; exec 9>$L; {hold}; echo ready; while :; do sleep .1; done");
         let script = Script::start(&redis, &text);
