@@ -8,8 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
 
-use crate::exit;
-use crate::progress;
+use crate::{exit, progress, refusal};
 
 /// Shows all warnings from now on.
 pub(crate) fn show() {
@@ -42,6 +41,11 @@ impl Subscriber for Warnings {
         }
         let mut message = Message::default();
         event.record(&mut message);
+        // A server that refuses is no lost connection, though the client makes a new one. Whoever waits is told what it
+        // means.
+        if refusal::meaning(&message.0).is_some() {
+            return;
+        }
         let is_new = self.said.lock().unwrap_or_else(PoisonError::into_inner).insert(message.0.clone());
         if is_new {
             progress::erase();

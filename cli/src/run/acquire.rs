@@ -22,8 +22,10 @@ use crate::{progress, refusal};
 
 /// A shorter wait is not reported.
 const SILENT: Duration = Duration::from_millis(200);
-/// How long `--no-wait` waits for an answer of the server.
-const ANSWER: Duration = Duration::from_secs(5);
+/// How long `--no-wait` waits for an answer of the server, and after that any failure for the answer that nothing of it
+/// is left there: five seconds in all.
+const ANSWER: Duration = Duration::from_secs(4);
+const LEFT: Duration = Duration::from_secs(1);
 
 /// Waits for the locks. A signal ends the wait; the waiter has left the queue when this returns. If this process is
 /// killed, the queue shim that is returned gives the locks back.
@@ -51,7 +53,7 @@ pub(crate) async fn locks(
     // Dropping the future above gave up the place in the queue, and the locks that were taken before. This waits until
     // the server has answered that.
     if let Some(client) = client {
-        let _ = timeout(Duration::from_secs(1), client.close()).await;
+        let _ = timeout(LEFT, client.close()).await;
     }
     Err(failure)
 }

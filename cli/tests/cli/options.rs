@@ -192,6 +192,17 @@ fn a_full_server_is_said_to_be_full_with_what_to_do() {
     assert_eq!(waits.line(), "it ran");
 }
 
+/// It answers, and refuses. The client connects anew, but no connection was lost.
+#[test]
+fn a_server_without_its_replicas_is_said_to_lack_them_and_nothing_else() {
+    let redis = Redis::of(RedisServer::builder().plain().config("min-replicas-to-write 1").start());
+    let why = "the server has too few replicas to take changes (min-replicas-to-write): start them again";
+    let ended = run(&redis, &["-n", "true"]);
+    assert_eq!((ended.code, ended.stderr), (125, format!("fairlock: {why}\n")));
+    let waits = redis.run("x", &["-w", "1h"], "true");
+    assert_eq!(waits.complaint(), format!("fairlock: {why}; trying again"));
+}
+
 #[test]
 fn a_wrong_call_is_told_what_to_do_instead() {
     let redis = Redis::start();
