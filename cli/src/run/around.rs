@@ -25,7 +25,9 @@ pub(super) struct StandIn {
 /// The one that holds this lock for the nearest script around this process.
 pub(super) fn stand_in(server: &connect::Args, name: &str) -> Option<StandIn> {
     let mut all: Vec<StandIn> = table::numbers().filter_map(|pid| StandIn::look(pid, server, name)).collect();
-    let nearest = table::ancestors().find_map(|ancestor| all.iter().position(|one| one.script == ancestor))?;
+    // A shell becomes the last command of its script.
+    let mut around = std::iter::once(table::own_pid()).chain(table::ancestors());
+    let nearest = around.find_map(|ancestor| all.iter().position(|one| one.script == ancestor))?;
     Some(all.swap_remove(nearest))
 }
 

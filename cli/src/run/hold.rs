@@ -34,7 +34,7 @@ use super::setting::Setting;
 use super::stand_in::{self, Script};
 use crate::exit::{self, Failure, LOST};
 use crate::process::signals;
-use crate::text::printable;
+use crate::text::{printable, quoted};
 use crate::{connect, output, runtime, stderr, warnings};
 
 const SHORT: &str = "\
@@ -142,10 +142,6 @@ fn signal(name: &str) -> Result<Signal, String> {
     full.parse().map_err(|_| "no signal has this name; TERM, INT, HUP, USR1 and others do".to_owned())
 }
 
-/// What a script is told that is the first process of a container.
-const FIRST: &str = "this script is process 1, with which the kernel ends all others at once";
-const INSTEAD: &str = "use `fairlock run`, or let the script end with `fairlock hold NAME -u`";
-
 /// How long before the end of the lease a loss is told.
 const NOTICE: Duration = Duration::from_secs(5);
 
@@ -198,9 +194,11 @@ fn keep(server: &connect::Args, args: &Args, mut script: Option<Script>) -> Resu
             Some(script) => {
                 if script.number() == 1 {
                     let names = setting.reporter.names().to_owned();
-                    setting
-                        .reporter
-                        .mention(format_args!("{FIRST}, and {names} stays taken until its lease ends: {INSTEAD}"));
+                    let name = printable(&quoted(&args.name));
+                    setting.reporter.mention(format_args!(
+                        "this script is process 1, with which the kernel ends all others: unless it ends with `fairlock \
+                         hold {name} -u`, {names} stays taken for the rest of its lease"
+                    ));
                 }
                 setting.terminal = None;
                 script.granted(&grant, closed)

@@ -175,6 +175,11 @@ fn commands(line: &str) -> Vec<Vec<String>> {
         match (quote, c) {
             (Some(mark), c) if c == mark => quote = None,
             (None, '\'' | '"') => (quote, quoted) = (Some(c), true),
+            // The name of a function, in `lock() { …; }`.
+            (None, '(') if rest.next_if_eq(&')').is_some() => {
+                word.clear();
+                commands.last_mut().into_iter().for_each(Vec::clear);
+            }
             (None, c) if c.is_whitespace() || ";&|(){}".contains(c) => {
                 let word = std::mem::take(&mut word);
                 let is_redirection = !quoted && word.contains(['<', '>']);
@@ -263,6 +268,7 @@ mod tests {
             ("fairlock hold a --fd 9; fairlock status a | grep held; ./work", "work"),
             ("fairlock hold a --fd 9; fairlock status a | grep held | cat", "sh"),
             ("fairlock hold a --fd 9 || ./work", "work"),
+            ("lock() { fairlock hold $1 --fd 9; }; lock () { :; }; ./work", "work"),
             ("set -e", "sh"),
             ("", "sh"),
         ] {

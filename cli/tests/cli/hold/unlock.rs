@@ -40,6 +40,9 @@ fn to_unlock_one_lock_leaves_the_others() {
     assert_eq!(script.process.line(), "none");
     is_free(&redis, "b");
     script.step();
+    // The shell becomes the last command of its script.
+    let last = Script::start(&redis, "exec 9>$L; $F hold x --fd 9; exec $F hold x -u").process.finish();
+    assert_eq!((last.code, last.stderr.as_str(), &redis.state("x")["state"]), (0, "", &"free".into()));
     let ended = Script::start(&redis, "exec 9>$L; $F hold x --fd 9; $F hold y -u").process.finish();
     assert!(ended.code == 125 && ended.stderr.contains("no script around this process holds y"), "{ended:?}");
 }
@@ -80,6 +83,7 @@ fn a_script_that_asks_again_for_what_it_holds_is_refused() {
         "$F run b -a y true",
         "$F run x -n true",
         "sh -c '$F run -c x true'",
+        "exec $F run x true",
     ] {
         let ended = ask(line);
         assert!(
