@@ -22,9 +22,8 @@ use rustix::process::Pid;
 use super::around::StandIn;
 use super::event_file;
 use crate::exit::{self, Failure, say};
-use crate::process::open_file::{self, OpenFile};
+use crate::process::open_file::OpenFile;
 use crate::process::{descriptors, table, this_binary};
-use crate::text::printable;
 use crate::{output, runtime, stderr};
 
 /// `fairlock __hold SCRIPT ARGUMENTS…` is the stand-in of the script with this process id. Its stdin is a socket, over
@@ -229,6 +228,8 @@ impl Script {
 /// Lets this stand-in go on as if its script had closed its descriptor, and waits until it has given the lock back.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn end(stand_in: &StandIn, name: &str) -> Result<u8, Failure> {
+    use crate::process::open_file;
+    use crate::text::printable;
     use rustix::process::{PidfdFlags, pidfd_open};
     const PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };
     let failed = |error: std::io::Error| Failure::because(&format!("cannot give {} back", printable(name)), error);
@@ -241,7 +242,7 @@ pub(super) fn end(stand_in: &StandIn, name: &str) -> Result<u8, Failure> {
     }
     let (name, fd) = (printable(name), stand_in.descriptor);
     Err(Failure::own(format!(
-        "{name} is still held: a process that does not hear of this has descriptor {fd} open, too"
+        "{name} is still held: give it back where descriptor {fd} is open, or close it everywhere"
     )))
 }
 
