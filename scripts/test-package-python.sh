@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds the wheel of the Python package, installs it into a fresh virtual environment under python/target, and tests it
-# there: its own tests and its types. Needs python3 and cargo.
+# there: its own tests and its types. Tests of what each Python does in its own way also run on the oldest and the newest
+# (scripts/fetch-pythons.sh), if they can be had. Needs python3 and cargo.
 #
 #   PEERS=1           also runs the test suites of the locks that it replaces
 #   PROFILE=release   builds what people install, which takes minutes (default: dev)
@@ -30,6 +31,17 @@ install "$environment" --requirement requirements-test.txt --requirement require
 install "$environment" --no-deps "$wheels"/*.whl
 
 python=$PWD/$environment/bin/python
+# Without pip they find their packages in a folder. The wheel is one for all.
+packages=$PWD/target/packages
+if FAIRLOCK_PYTHONS=$(../scripts/fetch-pythons.sh | paste -sd :); then
+    rm -rf "$packages"
+    install "$environment" --target "$packages" --no-deps --requirement requirements-oldest.txt "$wheels"/*.whl
+    export FAIRLOCK_PYTHONS FAIRLOCK_PACKAGES=$packages
+else
+    unset FAIRLOCK_PYTHONS
+    echo "the tests on the oldest and the newest Python are left out" >&2
+fi
+
 "$python" -m mypy --strict -p fairlock
 "$python" -m mypy --strict tests
 "$python" -m pyright --pythonpath "$python" fairlock
