@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, List, Optional, Type
 
@@ -189,7 +190,8 @@ class Held(_Lease, _native.Block):
         return Lost(self._guard)
 
     def release(self) -> None:
-        """Releases the lock, which grants it to the next waiter. One round trip. Nothing if it was released before.
+        """Releases the lock, which grants it to the next waiter. One round trip. Nothing if it was released before, as all
+        are at the end of the interpreter.
 
         Raises :exc:`LockLost` if the lease had ended or an operator had broken it, :exc:`ReleaseUnknown` if no answer came
         until its end. Nothing need be done in either case.
@@ -301,7 +303,9 @@ class AsyncHeld(_Lease):
 
     def _stop_watching(self) -> None:
         if self._watcher is not None:
-            self._watcher.cancel()
+            # With a loop that is closed all its tasks have ended.
+            with suppress(RuntimeError):
+                self._watcher.cancel()
 
     async def __aenter__(self) -> AsyncHeld:
         if self._on_lost == "cancel":

@@ -23,13 +23,16 @@ _NAME = "fairlock-logging"
 
 
 def listen() -> None:
-    """From now on events are told, from the level on that the logger has now. Called with each operation."""
+    """From now on events are told, from the level on that the logger has now. Called with each operation, also with those
+    of objects that are collected when the interpreter ends: a thread that is started then never runs, and up to CPython
+    3.11 its start never ends.
+    """
     global _level
     level = _logger.getEffectiveLevel()
     if level != _level:
         _level = level
         _native.log_level(level if level > logging.NOTSET else logging.WARNING)
-    if _NAME not in _tellers:
+    if _NAME not in _tellers and not _native.exits():
         _start()
 
 
@@ -49,8 +52,10 @@ def _start() -> None:
         del _tellers[_NAME]
         if not isinstance(error, (RuntimeError, OSError)):
             raise
-        # Nothing can be started while the interpreter ends, or within a tight limit: locks work all the same.
-        _logger.warning("events are not told: %s", error)
+        # Nothing can be started within a tight limit, or, which nobody need be told, while the interpreter ends: locks work
+        # all the same. (`threading` declares its main thread dead before the handlers of atexit are called.)
+        if threading.main_thread().is_alive():
+            _logger.warning("events are not told: %s", error)
 
 
 def ask(function: Callable[[], T]) -> T:

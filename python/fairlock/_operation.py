@@ -99,7 +99,9 @@ def await_release(releasing: Optional[_native.Operation], kind: Optional[Type[Ba
 
 
 async def released(releasing: Optional[_native.Operation], kind: Optional[Type[BaseException]]) -> None:
-    """As :func:`await_release`, in a task."""
+    """As :func:`await_release`, in a task. A coroutine that is closed, or collected, may await nothing more."""
+    if kind is GeneratorExit:
+        return
     try:
         if releasing is not None:
             await run(releasing, _END)

@@ -8,6 +8,7 @@ use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
+use crate::kept::can_warn;
 use crate::operation::Operation;
 
 /// A call that waits, before and after it was begun.
@@ -73,6 +74,9 @@ impl Drop for Call {
             return;
         }
         let _ = Python::try_attach(|py| {
+            if !can_warn(py) {
+                return;
+            }
             // It may be dropped because of an exception.
             let under_way = PyErr::take(py);
             let warning = format!(

@@ -4,9 +4,9 @@ use fairlock::{ClientBuilder, Credentials, LockOptions, Tls};
 use pyo3::prelude::*;
 
 use crate::convert::duration;
-use crate::errors::Raise as _;
+use crate::errors::{Raise as _, bare};
 use crate::lock::Lock;
-use crate::operation::Operation;
+use crate::operation::{Operation, exits};
 
 /// Settings of a client: a dict with these keys, where None is the default.
 #[derive(FromPyObject)]
@@ -147,18 +147,33 @@ pub(crate) struct Client {
     client: fairlock::Client,
 }
 
+/// Nobody would close it.
+fn check_not_at_the_end(py: Python<'_>) -> PyResult<()> {
+    if exits() {
+        return Err(bare(
+            py,
+            "Closed",
+            "the interpreter ends: fairlock has released everything and closed its clients, and makes no new ones. To use \
+             a lock before that, register a handler of atexit after the import of fairlock",
+        ));
+    }
+    Ok(())
+}
+
 /// Connects: an operation that makes a client.
 #[pyfunction]
-pub(crate) fn connect(settings: Settings) -> Operation {
-    Operation::new(settings.builder().connect(), |py, connected| match connected {
+pub(crate) fn connect(py: Python<'_>, settings: Settings) -> PyResult<Operation> {
+    check_not_at_the_end(py)?;
+    Ok(Operation::new(settings.builder().connect(), |py, connected| match connected {
         Ok(client) => Ok(Py::new(py, Client { client })?.into_any()),
         Err(error) => Err(error.raise(py)),
-    })
+    }))
 }
 
 /// A client that connects when it is first used.
 #[pyfunction]
 pub(crate) fn connect_lazy(py: Python<'_>, settings: Settings) -> PyResult<Client> {
+    check_not_at_the_end(py)?;
     match settings.builder().connect_lazy() {
         Ok(client) => Ok(Client { client }),
         Err(error) => Err(error.raise(py)),

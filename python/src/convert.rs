@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::errors::invalid;
+use crate::kept::make;
 
 /// Seconds of Python as a duration.
 pub(crate) fn duration(option: &str, seconds: f64) -> PyResult<Duration> {
@@ -19,7 +20,7 @@ pub(crate) fn since_epoch(time: SystemTime) -> f64 {
 }
 
 fn record<'py>(py: Python<'py>, class: &str, fields: &Bound<'py, PyDict>) -> PyResult<Bound<'py, PyAny>> {
-    py.import("fairlock._state")?.getattr(class)?.call((), Some(fields))
+    make(py, class, (), fields)
 }
 
 fn holder<'py>(py: Python<'py>, holder: &Holder) -> PyResult<Bound<'py, PyAny>> {

@@ -11,6 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
 use crate::convert::holders as all;
+use crate::kept::make;
 
 /// An exception of this class. `fill` sets its attributes.
 fn exception<'py>(
@@ -21,7 +22,7 @@ fn exception<'py>(
 ) -> PyResult<Bound<'py, PyAny>> {
     let fields = PyDict::new(py);
     fill(&fields)?;
-    py.import("fairlock._errors")?.getattr(class)?.call((message,), Some(&fields))
+    make(py, class, (message,), &fields)
 }
 
 fn raised(made: PyResult<Bound<'_, PyAny>>) -> PyErr {

@@ -9,7 +9,7 @@ use pyo3::types::PyDict;
 use crate::convert::{duration, since_epoch};
 use crate::errors::{Raise, lost};
 use crate::lock::yes_or_no;
-use crate::operation::{GiveBack, Operation};
+use crate::operation::{GiveBack, Operation, exits};
 
 /// A lease. It is given back when this is dropped.
 #[pyclass(frozen, module = "fairlock._native")]
@@ -24,6 +24,12 @@ fn done<E: Raise>(py: Python<'_>, outcome: Result<(), E>) -> PyResult<Py<PyAny>>
         Ok(()) => Ok(py.None()),
         Err(error) => Err(error.raise(py)),
     }
+}
+
+/// The end of the interpreter releases everything. What is collected after that, and releases what it holds, as it should,
+/// has nothing to complain of.
+fn not_at_the_end<T>(guard: T) -> Option<T> {
+    (!exits()).then_some(guard)
 }
 
 impl Guard {
@@ -162,7 +168,8 @@ impl Guard {
 
     /// Begins at once. None if it was released before.
     fn release(&self) -> Option<Operation> {
-        Some(Operation::new(self.take()?.release(), done).begun())
+        let guard = not_at_the_end(self.take()?)?;
+        Some(Operation::new(guard.release(), done).begun())
     }
 
     /// Releases it in the background.
@@ -242,7 +249,8 @@ impl AllGuard {
     }
 
     fn release(&self) -> Option<Operation> {
-        Some(Operation::new(self.take()?.release(), done).begun())
+        let guard = not_at_the_end(self.take()?)?;
+        Some(Operation::new(guard.release(), done).begun())
     }
 
     fn drop(&self) {

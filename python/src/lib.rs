@@ -13,6 +13,7 @@ mod client;
 mod convert;
 mod errors;
 mod guard;
+mod kept;
 mod lock;
 mod logs;
 mod notifier;
@@ -46,13 +47,13 @@ mod _native {
     #[pymodule_export]
     use crate::notifier::Notifier;
     #[pymodule_export]
-    use crate::operation::{Operation, exited, exiting};
+    use crate::operation::{Operation, exited, exiting, exits};
     #[pymodule_export]
     use crate::testing::LockService;
 
     #[pymodule_init]
-    fn init(_module: &Bound<'_, PyModule>) -> PyResult<()> {
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
         crate::logs::subscribe();
-        Ok(())
+        crate::kept::keep(module.py())
     }
 }

@@ -43,6 +43,12 @@ pub(crate) fn exiting() {
     EXITING.store(true, Ordering::Release);
 }
 
+/// Whether everything has been given back because the interpreter ends, or is about to be.
+#[pyfunction]
+pub(crate) fn exits() -> bool {
+    EXITING.load(Ordering::Acquire)
+}
+
 #[pyfunction]
 pub(crate) fn exited() {
     EXITED.store(true, Ordering::Release);
@@ -267,7 +273,7 @@ impl Sleeper {
         let waker = self.clone().into();
         let polled = work.as_mut().poll(&mut Context::from_waker(&waker));
         if let Poll::Ready(outcome) = polled {
-            if EXITING.load(Ordering::Acquire) && !EXITS_HERE.get() {
+            if exits() && !EXITS_HERE.get() {
                 stay_while_the_interpreter_ends();
             }
             OF_THREAD.replace(Some(self.clone()));

@@ -11,7 +11,7 @@ import tempfile
 import textwrap
 import time
 from pathlib import Path
-from typing import Callable, Iterator, List
+from typing import Callable, Iterator, List, Tuple
 
 import pytest
 import redis
@@ -103,15 +103,20 @@ def client(server: Server) -> Iterator[fairlock.Client]:
 
 class Child:
     """A Python process that runs this code, with the server's URL in ``url`` and a client in ``client``. ``before`` runs
-    before the client is made, ``first`` before anything is imported."""
+    before the client is made, ``first`` before anything is imported. ``python`` is another program than that of the tests,
+    and the folder of its packages."""
 
-    def __init__(self, server: Server, code: str, before: str = "", first: str = "") -> None:
+    def __init__(
+        self, server: Server, code: str, before: str = "", first: str = "", python: Tuple[str, str] = (sys.executable, "")
+    ) -> None:
         head = f"{first}\nimport fairlock, os, sys, time, threading, asyncio, signal\nurl = {server.url!r}\n"
         # A shell that starts this run in the background ignores SIGINT, and so would its children.
         head += "signal.signal(signal.SIGINT, signal.default_int_handler)\n"
         made = head + textwrap.dedent(before) + "client = fairlock.connect(url)\n" + textwrap.dedent(code)
+        program, packages = python
         self.process = subprocess.Popen(
-            [sys.executable, "-u", "-c", made],
+            [program, "-u", "-c", made],
+            env={**os.environ, "PYTHONPATH": packages} if packages else None,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -130,17 +135,21 @@ class Child:
 
     def end(self) -> str:
         """Its exit must be clean. What it complained of."""
+        return self.ended()[1]
+
+    def ended(self) -> Tuple[str, str]:
+        """As :meth:`end`, with what it said before that."""
         out, errors = self.process.communicate(timeout=SOON)
         assert self.process.returncode == 0, f"exit {self.process.returncode}\n{out}\n{errors}"
-        return errors
+        return out, errors
 
 
 @pytest.fixture
 def child(server: Server) -> Iterator[Callable[..., Child]]:
     children: List[Child] = []
 
-    def start(code: str, before: str = "", first: str = "") -> Child:
-        children.append(Child(server, code, before, first))
+    def start(code: str, before: str = "", first: str = "", python: Tuple[str, str] = (sys.executable, "")) -> Child:
+        children.append(Child(server, code, before, first, python))
         return children[-1]
 
     yield start

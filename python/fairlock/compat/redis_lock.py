@@ -17,7 +17,7 @@ from os import urandom
 from types import TracebackType
 from typing import Any, Optional, Type, Union
 
-from .. import _errors
+from .. import _errors, _native
 from .._held import Held
 from .._lock import Lock as FairLock
 from ._kept import forget, keep, kept_for
@@ -173,6 +173,8 @@ class Lock:
     def release(self) -> None:
         """Releases the lock, also if another instance of this process with the same id acquired it."""
         _logger.debug("Releasing Lock(%r).", self._name)
+        if _native.exits():
+            return  # It was released with all others.
         held = self._kept()
         forget(held)
         try:
