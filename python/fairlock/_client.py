@@ -8,6 +8,7 @@ from typing import Any, Callable, Dict, Iterable, Optional, Tuple, Type, TypeVar
 from . import _green, _logging, _native, _process
 from ._decorator import decorate
 from ._errors import InvalidOption
+from ._hints import explains
 from ._keyed import KeyedMutex
 from ._lock import AcquireAll, Lock
 from ._operation import run, wait
@@ -141,6 +142,7 @@ class Client(OfOneProcess):
         client = cls(_environment=True, _connected=True)
         return client._connected(wait(client._connect()))
 
+    @explains()
     def lock(
         self,
         name: str,
@@ -182,6 +184,7 @@ class Client(OfOneProcess):
         )  # fmt: skip
         return self._lock(name, options)
 
+    @explains(LockOptions)
     def semaphore(self, name: str, slots: int, **options: Unpack[LockOptions]) -> Lock:
         """A lock that as many hold together as it has slots, from 1 to 1000: :meth:`lock` with ``slots``. No round trip.
 
@@ -196,6 +199,7 @@ class Client(OfOneProcess):
         """
         return self._lock(name, lock_options(**options, slots=whole("slots", slots, SLOTS)))
 
+    @explains(LockOptions, refused=("slots",))
     def rw_lock(self, name: str, **options: Unpack[LockOptions]) -> RwLock:
         """The read-write lock of this name: up to 1000 readers hold it together, or one writer. No round trip.
 
@@ -225,6 +229,7 @@ class Client(OfOneProcess):
 
         return Lock(name, of_this_process, self)
 
+    @explains()
     def lock_all(
         self,
         locks: Iterable[Union[str, Lock]],
@@ -247,8 +252,8 @@ class Client(OfOneProcess):
         Raises what ``acquire`` raises, with the name of the lock, and :exc:`LockLost` if a lease was lost meanwhile.
         """
         options = lock_options(lease=lease)
-        if isinstance(locks, (str, bytes)):
-            # A single one would be taken for its letters.
+        if isinstance(locks, (str, bytes, Lock, RwLock)):
+            # A single text would be taken for its letters.
             raise InvalidOption(f"locks is {locks!r}, but must be a list of names and locks: [{locks!r}]")
         chosen = [self._one(lock, options) for lock in locks]
         how = seconds(timeout), text("label", label), text("owner", owner)
@@ -271,6 +276,7 @@ class Client(OfOneProcess):
             )
         return lock
 
+    @explains(LockOptions, refused=("slots",))
     def keyed_mutex(
         self, space: str, *, timeout: Optional[Seconds] = None, **options: Unpack[LockOptions]
     ) -> KeyedMutex:
@@ -301,6 +307,7 @@ class Client(OfOneProcess):
         on_lost: Optional[OnLost] = None,
         **options: Unpack[LeaseOptions],
     ) -> Callable[[F], F]: ...
+    @explains(LeaseOptions)
     def locked(
         self,
         name: Union[F, Optional[str]] = None,
@@ -379,6 +386,7 @@ class Client(OfOneProcess):
         return f"<Client of {server}>"
 
 
+@explains(ClientOptions)
 def connect(url: Optional[str] = None, **settings: Unpack[ClientOptions]) -> Client:
     """Connects to the server, in about three round trips. The settings are those of :class:`Client`.
 
@@ -389,6 +397,7 @@ def connect(url: Optional[str] = None, **settings: Unpack[ClientOptions]) -> Cli
     return client._connected(wait(client._connect()))
 
 
+@explains(ClientOptions)
 async def aconnect(url: Optional[str] = None, **settings: Unpack[ClientOptions]) -> Client:
     """As :func:`connect`, for tasks of asyncio."""
     client = Client(url, _connected=True, **settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, Optional, Tuple
 
 from ._held import AsyncHeld, Held
+from ._hints import explains
 from ._lock import Acquire, Lock
 from ._options import AcquireOptions, Unpack
 from ._values import OfOneProcess
@@ -33,10 +34,11 @@ class KeyedMutex(OfOneProcess):
         text = str(key).replace("%", "%25").replace("{", "%7B").replace("}", "%7D")
         return self._lock(f"{self._space}:{text}")
 
+    @explains(AcquireOptions)
     def locked(self, key: object, **how: Unpack[AcquireOptions]) -> Acquire:
         """Holds the key for a ``with`` or ``async with`` block. Other arguments are those of :meth:`Lock.acquire`."""
         how.setdefault("timeout", self._timeout)
-        return self.lock(key).acquire(**how)
+        return self.lock(key)._acquire("locked()", **how)
 
     def acquire(self, key: object) -> Held:
         """Waits on the spot for the key, and keeps it until :meth:`release`."""

@@ -8,6 +8,7 @@ from typing import Any, Callable, Generic, List, Optional, SupportsIndex, Type, 
 from . import _native
 from ._all_held import AllHeld, AsyncAllHeld
 from ._held import AsyncHeld, Held, check_on_lost
+from ._hints import Foreign, explains
 from ._loops import Key, hold
 from ._operation import Operation, nothing, the_same
 from ._options import OnLost, text, whole
@@ -23,6 +24,12 @@ class _Scoped(Operation[S, A], _native.Block, Generic[S, A]):
     """One whose result is held for a block."""
 
     __slots__ = ("_entered",)
+
+    def _instead(self) -> str:
+        return (
+            "write `with` (in a task `async with`), or take what `.wait()` (`await`) gives. They raise fairlock.Timeout or "
+            "fairlock.Busy where other locks return False"
+        )
 
     def __enter__(self) -> S:
         try:
@@ -93,12 +100,20 @@ class AcquireAll(_Scoped[AllHeld, AsyncAllHeld]):
         super().__init__(what, begin, AllHeld, AsyncAllHeld, awaited)
 
 
-class Lock(OfOneProcess):
+class Lock(OfOneProcess, Foreign):
     """A lock with its name and options, made by :meth:`Client.lock`, or a semaphore (:meth:`Client.semaphore`). It holds
     nothing until it is acquired, and may be kept and shared by threads, tasks and forked processes.
     """
 
     __slots__ = ("_name", "_most", "_native_lock", "_client", "__weakref__")
+
+    _block = "`with lock.acquire() as held:`, or in a task `async with lock.acquire() as held:`"
+    _instead = (
+        (("locked",), "write `lock.is_locked().wait()`, or in a task `await lock.is_locked()`"),
+        (("owned",), "write `held.verify()` or `lock.is_locked_by_me().wait()`"),
+        (("reacquire",), "write `held.renew()`, where `held` is what acquire() has given"),
+        (dir(Held), "write `held.{name}`, where `held` is what acquire() has given: `with lock.acquire() as held:`"),
+    )
 
     def __init__(self, name: str, native_lock: Callable[[], _native.Lock], client: object) -> None:
         self._name = name
@@ -133,6 +148,7 @@ class Lock(OfOneProcess):
         """The label that others see."""
         return self._native_lock().label
 
+    @explains()
     def acquire(
         self,
         timeout: Optional[Seconds] = None,
@@ -154,15 +170,27 @@ class Lock(OfOneProcess):
         Raises :exc:`Timeout`, :exc:`QueueFull`, :exc:`ConnectionError` where waiting does not help, and others of
         :exc:`Error`. If the wait is interrupted or cancelled, it leaves the queue.
         """
+        return self._acquire("acquire()", timeout, label, owner, on_lost)
+
+    def _acquire(
+        self,
+        function: str,
+        timeout: Optional[Seconds],
+        label: Optional[str] = None,
+        owner: Optional[str] = None,
+        on_lost: Optional[OnLost] = None,
+    ) -> Acquire:
+        """As :meth:`acquire`, for the public method with this name."""
         how = seconds(timeout), text("label", label), text("owner", owner)
         return Acquire(
-            f"acquire() of the lock {self._name!r}",
+            f"{function} of the lock {self._name!r}",
             lambda: self._native_lock().acquire(*how),
             on_lost,
             # 0 is a try.
             None if how[0] == 0 else lambda: [self._key()],
         )
 
+    @explains()
     def try_acquire(
         self,
         *,
@@ -176,11 +204,21 @@ class Lock(OfOneProcess):
 
         :param timeout: how many seconds it waits for the server's answer (default 5).
         """
-        how = seconds(timeout), text("label", label), text("owner", owner)
-        return Acquire(
-            f"try_acquire() of the lock {self._name!r}", lambda: self._native_lock().try_acquire(*how), on_lost
-        )
+        return self._try("try_acquire()", timeout, label, owner, on_lost)
 
+    def _try(
+        self,
+        function: str,
+        timeout: Optional[Seconds] = None,
+        label: Optional[str] = None,
+        owner: Optional[str] = None,
+        on_lost: Optional[OnLost] = None,
+    ) -> Acquire:
+        """As :meth:`try_acquire`, for the public method with this name."""
+        how = seconds(timeout), text("label", label), text("owner", owner)
+        return Acquire(f"{function} of the lock {self._name!r}", lambda: self._native_lock().try_acquire(*how), on_lost)
+
+    @explains()
     def enqueue(
         self,
         timeout: Optional[Seconds] = None,

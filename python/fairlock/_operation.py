@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from typing import Any, Callable, Generator, Generic, List, Optional, Type, TypeVar
+from typing import Any, Callable, Generator, Generic, List, NoReturn, Optional, Type, TypeVar
 
 from . import _green, _logging, _loops, _native
 from ._errors import Error, LockLost
@@ -160,6 +160,13 @@ class Operation(_native.Call, OfOneProcess, Generic[S, A]):
         except BaseException:
             self._give_up()
             raise
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError(f"{self._what} is neither true nor false, because nothing is done yet: {self._instead()}")
+
+    def _instead(self) -> str:
+        """What to write."""
+        return "ask what `.wait()` or `await` gives"
 
     def _check(self, on_lost: str) -> None:
         """Refuses what cannot work in this world, whose ``on_lost`` is this."""

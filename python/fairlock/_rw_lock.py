@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Optional
 
+from ._held import Held
+from ._hints import Foreign, explains
 from ._lock import Acquire, Lock
 from ._options import AcquireOptions, Unpack, WithoutTimeout
 from ._values import OfOneProcess, Seconds
 
 
-class RwLock(OfOneProcess):
+class RwLock(OfOneProcess, Foreign):
     """A fair read-write lock, made by :meth:`Client.rw_lock`: up to 1000 readers hold it together, or one writer alone.
 
     Readers and writers wait in one queue, in the order of their arrival, so neither starves: a reader that comes after a
@@ -21,6 +23,16 @@ class RwLock(OfOneProcess):
     """
 
     __slots__ = ("_reader", "_writer", "__weakref__")
+
+    _block = "`with index.read() as held:` or `with index.write() as held:`, or in a task `async with`"
+    _instead = (
+        (("reader_lock", "read_lock", "acquire_read", "gen_rlock"), "write `with index.read() as held:`"),
+        (("writer_lock", "write_lock", "acquire_write", "gen_wlock"), "write `with index.write() as held:`"),
+        (("acquire", "try_acquire"), "write `with index.read() as held:` or `with index.write() as held:`"),
+        (("locked",), "write `index.is_locked().wait()`, or in a task `await index.is_locked()`"),
+        (dir(Lock), "write `index.reader.{name}` or `index.writer.{name}`: both are locks"),
+        (dir(Held), "write `held.{name}`, where `held` is what read() or write() has given: `with index.read() as held:`"),
+    )
 
     def __init__(self, reader: Lock, writer: Lock) -> None:
         self._reader = reader
@@ -41,22 +53,26 @@ class RwLock(OfOneProcess):
         """The lock that writers take, for all that a lock can do."""
         return self._writer
 
+    @explains(WithoutTimeout)
     def read(self, timeout: Optional[Seconds] = None, **how: Unpack[WithoutTimeout]) -> Acquire:
         """Waits for its turn and holds the lock together with other readers: ``with index.read() as held:``. Arguments and
         exceptions are those of :meth:`Lock.acquire`."""
-        return self._reader.acquire(timeout, **how)
+        return self._reader._acquire("read()", timeout, **how)
 
+    @explains(WithoutTimeout)
     def write(self, timeout: Optional[Seconds] = None, **how: Unpack[WithoutTimeout]) -> Acquire:
         """Waits for its turn and holds the lock alone, as :meth:`read`."""
-        return self._writer.acquire(timeout, **how)
+        return self._writer._acquire("write()", timeout, **how)
 
+    @explains(AcquireOptions)
     def try_read(self, **how: Unpack[AcquireOptions]) -> Acquire:
         """Reads if no writer holds the lock and nobody waits, as :meth:`Lock.try_acquire`."""
-        return self._reader.try_acquire(**how)
+        return self._reader._try("try_read()", **how)
 
+    @explains(AcquireOptions)
     def try_write(self, **how: Unpack[AcquireOptions]) -> Acquire:
         """Writes if nobody holds the lock and nobody waits, as :meth:`Lock.try_acquire`."""
-        return self._writer.try_acquire(**how)
+        return self._writer._try("try_write()", **how)
 
     def __repr__(self) -> str:
         return f"<RwLock {self.name!r}>"

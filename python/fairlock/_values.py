@@ -22,7 +22,8 @@ def seconds(time: Optional[Seconds]) -> Optional[float]:
     if isinstance(time, timedelta):
         return time.total_seconds()
     if isinstance(time, bool) or not isinstance(time, (int, float)):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InvalidOption(f"a time is {time!r}, but must be a number of seconds or a timedelta")
+        hint = "; a try that does not wait is try_acquire()" if time is False else ""
+        raise InvalidOption(f"a time is {time!r}, but must be a number of seconds or a timedelta{hint}")
     return float(time)
 
 

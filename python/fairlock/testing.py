@@ -30,6 +30,7 @@ from typing import List, Optional, Type
 
 from . import _native
 from ._client import Client, connect
+from ._hints import explains
 from ._options import ClientOptions, Unpack
 from ._values import OfOneProcess, Seconds, seconds
 
@@ -56,6 +57,7 @@ class LockService(OfOneProcess):
         redis-py that a drop-in class of :mod:`fairlock.compat` takes."""
         return self._service.url
 
+    @explains(ClientOptions)
     def client(self, **settings: Unpack[ClientOptions]) -> Client:
         """A new client of this service, connected; the settings are those of :class:`fairlock.Client`. The end of the
         ``with`` block closes it.

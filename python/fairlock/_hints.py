@@ -1,0 +1,85 @@
+"""What people write who know other locks, and what they are told to write here. Checkers of types know only what works."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, Iterable, NoReturn, Tuple, Type, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+#: Arguments of threading, asyncio, redis-py and python-redis-lock.
+_ARGUMENTS: Dict[str, str] = {
+    "blocking": "try_acquire(), try_read() and try_write() do not wait, and raise fairlock.Busy",
+    "blocking_timeout": "acquire() takes `timeout=` for how long to wait",
+    "expire": "client.lock() takes `lease=` for how long the lock lasts without a renewal",
+    "sleep": "nobody polls here, so leave it out",
+    "thread_local": "a lease belongs to whoever has `held`, so leave it out",
+    "timeout": "`lease=` is how long it lasts without a renewal, and acquire() takes `timeout=` for how long to wait",
+    "value": "`slots=` is how many may hold it together",
+}
+
+
+def explains(*options: Type[Any], refused: Iterable[str] = ()) -> Callable[[F], F]:
+    """A function that names itself when it refuses an argument, and not an inner function, and says what to write if other
+    locks have such an argument.
+
+    :param options: the types of those that it unpacks.
+    :param refused: arguments that it refuses itself, because it knows why.
+    """
+
+    def decorate(function: F) -> F:
+        known = set(inspect.signature(function).parameters).union(refused, *(one.__optional_keys__ for one in options))
+
+        def check(names: Iterable[str]) -> None:
+            for name in names:
+                if name not in known:
+                    hint = f": {_ARGUMENTS[name]}" if name in _ARGUMENTS else ""
+                    raise TypeError(f"{function.__name__}() has no argument {name!r}{hint}")
+
+        result: Any
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def awaited(*args: Any, **kwargs: Any) -> Any:
+                check(kwargs)
+                return await function(*args, **kwargs)
+
+            result = awaited
+        else:
+
+            @functools.wraps(function)
+            def called(*args: Any, **kwargs: Any) -> Any:
+                check(kwargs)
+                return function(*args, **kwargs)
+
+            result = called
+        return result  # type: ignore[no-any-return]
+
+    return decorate
+
+
+class Foreign:
+    """An object that other libraries know in another form."""
+
+    __slots__ = ()
+
+    #: What to write for a block.
+    _block: ClassVar[str]
+    #: What to write for attributes of others, by their names.
+    _instead: ClassVar[Tuple[Tuple[Iterable[str], str], ...]]
+
+    if not TYPE_CHECKING:
+
+        def _refuse_block(self, *ignored: Any) -> NoReturn:
+            raise TypeError(f"{self!r} has no block of its own: write {self._block}")
+
+        __enter__ = __exit__ = __aenter__ = __aexit__ = _refuse_block
+
+        def __getattr__(self, name: str) -> NoReturn:
+            for names, hint in self._instead:
+                if name in names and not name.startswith("_"):
+                    found = f"{type(self).__name__!r} object has no attribute {name!r}"
+                    raise AttributeError(f"{found}: {hint.format(name=name)}")
+            # Raises what Python says of any attribute that is not there.
+            return object.__getattribute__(self, name)

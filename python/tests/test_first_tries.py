@@ -1,0 +1,151 @@
+"""What people type first who know the locks of threading, asyncio and redis-py. It works, or it is refused before anything
+runs, and they are told what to write."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any, Callable, Dict
+
+import pytest
+from conftest import Server, is_free
+
+import fairlock
+
+Make = Callable[[fairlock.Client], Any]
+
+#: Each is what a test for truth would ask, were it not for the error.
+QUESTIONS: Dict[str, Make] = {
+    "acquire": lambda client: client.lock("lock").acquire(timeout=1),
+    "try_acquire": lambda client: client.lock("lock").try_acquire(),
+    "read": lambda client: client.rw_lock("lock").read(),
+    "try_write": lambda client: client.rw_lock("lock").try_write(),
+    "lock_all": lambda client: client.lock_all(["lock"]),
+    "locked": lambda client: client.keyed_mutex("lock").locked(7),
+    "enqueue": lambda client: client.lock("lock").enqueue(),
+    "is_locked": lambda client: client.lock("lock").is_locked(),
+    "is_locked_by_me": lambda client: client.lock("lock").is_locked_by_me(),
+    "inspect": lambda client: client.lock("lock").inspect(),
+    "end_recovery": lambda client: client.lock("lock").end_recovery(),
+}
+
+
+@pytest.mark.parametrize("name", QUESTIONS)
+@pytest.mark.filterwarnings("ignore:.*neither awaited nor waited for")
+def test_a_call_that_is_not_begun_is_neither_true_nor_false(server: Server, client: fairlock.Client, name: str) -> None:
+    before = server.commands()
+    held = name in ("acquire", "try_acquire", "read", "try_write", "lock_all", "locked")
+    instead = "take what `.wait()` (`await`) gives. They raise fairlock.Timeout" if held else "what `.wait()` or `await`"
+    with pytest.raises(TypeError, match=rf"^{name}\(.*neither true nor false, because nothing is done yet.*{re.escape(instead)}"):
+        if QUESTIONS[name](client):
+            pytest.fail("it ran without the lock")
+    assert server.commands() == before
+
+
+BLOCKS: Dict[str, Make] = {
+    "lock.acquire()": lambda client: client.lock("lock"),
+    "lock.acquire() ": lambda client: client.semaphore("lock", 2),
+    "lock.acquire()  ": lambda client: client.rw_lock("lock").reader,
+    "index.read()": lambda client: client.rw_lock("lock"),
+}
+
+
+@pytest.mark.parametrize("instead", BLOCKS)
+def test_a_lock_has_no_block_of_its_own(client: fairlock.Client, instead: str) -> None:
+    lock = BLOCKS[instead](client)
+
+    async def task() -> None:
+        async with lock:
+            pytest.fail("it ran without the lock")
+
+    with pytest.raises(TypeError, match=re.escape(f"write `with {instead.strip()} as held:`")):
+        with lock:
+            pytest.fail("it ran without the lock")
+    with pytest.raises(TypeError, match=re.escape(f"write `with {instead.strip()} as held:`")):
+        asyncio.run(task())
+
+
+NAMES: Dict[str, str] = {
+    "lock.release": "`held.release`, where `held` is what acquire() has given: `with lock.acquire() as held:`",
+    "lock.extend": "`held.extend`",
+    "lock.token": "`held.token`",
+    "lock.lost": "`held.lost`",
+    "lock.reacquire": "`held.renew()`",
+    "lock.owned": "`held.verify()`",
+    "lock.locked": "`lock.is_locked().wait()`, or in a task `await lock.is_locked()`",
+    "index.locked": "`index.is_locked().wait()`, or in a task `await index.is_locked()`",
+    "index.acquire": "`with index.read() as held:` or `with index.write() as held:`",
+    "index.read_lock": "`with index.read() as held:`",
+    "index.reader_lock": "`with index.read() as held:`",
+    "index.acquire_write": "`with index.write() as held:`",
+    "index.history": "`index.reader.history` or `index.writer.history`",
+    "index.release": "`held.release`, where `held` is what read() or write() has given",
+    "index.downgrade": "`held.downgrade`",
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_attribute_of_other_locks_says_what_to_write(client: fairlock.Client, name: str) -> None:
+    lock: Any = client.lock("lock") if name.startswith("lock") else client.rw_lock("index")
+    attribute = name.partition(".")[2]
+    expected = f"has no attribute '{attribute}': write {NAMES[name]}"
+    with pytest.raises(AttributeError, match=re.escape(expected)):
+        getattr(lock, attribute)
+    assert not hasattr(lock, attribute)
+
+
+def test_an_attribute_that_nobody_knows_is_only_not_there(client: fairlock.Client) -> None:
+    for lock in (client.lock("lock"), client.rw_lock("lock")):
+        for name in ("nothing", "_guard", "__len__"):
+            with pytest.raises(AttributeError, match=f"has no attribute '{name}'$"):
+                getattr(lock, name)
+
+
+ARGUMENTS: Dict[str, Make] = {
+    "lock() has no argument 'timeout': `lease=` is how long": lambda client: client.lock("lock", timeout=3),  # type: ignore
+    "lock() has no argument 'expire': client.lock() takes `lease=`": lambda client: client.lock("l", expire=3),  # type: ignore
+    "acquire() has no argument 'blocking': try_acquire()": lambda client: client.lock("l").acquire(blocking=False),  # type: ignore
+    "acquire() has no argument 'blocking_timeout': acquire() takes `timeout=`": (
+        lambda client: client.lock("lock").acquire(blocking_timeout=3)  # type: ignore
+    ),
+    "read() has no argument 'blocking'": lambda client: client.rw_lock("lock").read(blocking=False),  # type: ignore
+    "try_write() has no argument 'lease'": lambda client: client.rw_lock("lock").try_write(lease=3),  # type: ignore
+    "semaphore() has no argument 'leas'": lambda client: client.semaphore("lock", 2, leas=3),  # type: ignore
+    "rw_lock() has no argument 'leas'": lambda client: client.rw_lock("lock", leas=3),  # type: ignore
+    "keyed_mutex() has no argument 'leas'": lambda client: client.keyed_mutex("lock", leas=3),  # type: ignore
+    "locked() has no argument 'leas'": lambda client: client.locked("lock", leas=3),  # type: ignore
+    "connect() has no argument 'leas'": lambda client: fairlock.connect(leas=3),  # type: ignore
+    "aconnect() has no argument 'leas'": lambda client: asyncio.run(fairlock.aconnect(leas=3)),  # type: ignore
+}
+
+
+@pytest.mark.parametrize("says", ARGUMENTS)
+def test_an_argument_that_is_not_there_is_refused_by_the_function_that_was_called(client: fairlock.Client, says: str) -> None:
+    with pytest.raises(TypeError, match=f"^{re.escape(says)}"):
+        ARGUMENTS[says](client)
+
+
+def test_what_other_locks_take_for_a_try_is_no_time(client: fairlock.Client) -> None:
+    with pytest.raises(fairlock.InvalidOption, match=r"a time is False.*a try that does not wait is try_acquire\(\)"):
+        client.lock("lock").acquire(False)
+
+
+def test_locks_that_are_no_list_are_refused(client: fairlock.Client) -> None:
+    for one in ("lock", client.lock("lock"), client.rw_lock("lock")):
+        with pytest.raises(fairlock.InvalidOption, match="must be a list of names and locks"):
+            client.lock_all(one)  # type: ignore
+
+
+def test_what_they_are_told_works(client: fairlock.Client) -> None:
+    lock, index = client.lock("lock"), client.rw_lock("index")
+    with lock.acquire(timeout=1) as held:
+        assert lock.is_locked().wait() and held.verify()
+        held.renew()
+        with pytest.raises(fairlock.Busy):
+            lock.try_acquire().wait()
+    with index.read() as held, index.try_read():
+        held.extend(1)
+    with index.write() as held:
+        held.downgrade()
+    is_free(lock)
+    is_free(index.writer)
