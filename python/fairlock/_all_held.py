@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from types import TracebackType
-from typing import List, Optional, Type
+from typing import TYPE_CHECKING, Callable, List, Optional, Type, TypeVar
 
 from . import _native
 from ._errors import LockLost
 from ._loops import Key, client_of, hold
 from ._operation import await_release, released, run, wait
+from ._threads import to_its_end
 from ._values import OfOneProcess, Seconds, seconds
+
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec
+
+    P = ParamSpec("P")
+T = TypeVar("T")
 
 
 class _All(OfOneProcess):
@@ -100,6 +108,10 @@ class AsyncAllHeld(_All):
         operation = self._guard.release()
         if operation is not None:
             await run(operation)
+
+    async def in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """As :meth:`AsyncHeld.in_thread`."""
+        return await to_its_end(functools.partial(function, *args, **kwargs))
 
     async def __aenter__(self) -> AsyncAllHeld:
         return self

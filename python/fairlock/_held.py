@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import sys
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, List, Optional, Type
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, Type, TypeVar
 
 from . import _native
 from ._errors import InvalidOption, LockLost
@@ -14,7 +15,14 @@ from ._interrupt import Interrupt, check_possible
 from ._loops import Key, client_of, hold
 from ._operation import await_release, released, run, wait
 from ._options import OnLost
+from ._threads import to_its_end
 from ._values import OfOneProcess, Seconds, seconds
+
+if TYPE_CHECKING:
+    from typing_extensions import ParamSpec
+
+    P = ParamSpec("P")
+T = TypeVar("T")
 
 
 def _loss(guard: _native.Guard) -> Optional[LockLost]:
@@ -295,6 +303,15 @@ class AsyncHeld(_Lease):
     async def wait_renewed(self) -> float:
         """As :meth:`Held.wait_renewed`."""
         return float(await run(self._guard.renewed()))
+
+    async def in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Calls the function in a thread, as ``asyncio.to_thread``, and ends only when the thread has: also if the task is
+        cancelled meanwhile, by Ctrl-C, a timeout, or a loss with ``on_lost="cancel"``. So the block does not end, and the lock
+        is not released, while the thread works. The cancellation is raised when it has ended, or at once if it has not begun.
+
+        The function asks :meth:`check` before steps that matter.
+        """
+        return await to_its_end(functools.partial(function, *args, **kwargs))
 
     async def _watch(self) -> None:
         self._loss = await run(self._guard.ended())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import os
 import signal
 import socket
@@ -163,6 +164,69 @@ def test_a_pool_of_workers_has_a_limit_for_each_tenant(client: fairlock.Client, 
             running.add(slot)
         else:
             running.remove(slot)
+    is_free(acme)
+
+
+def test_a_pool_that_is_interrupted_gives_no_slot_away_while_its_job_works(
+    client: fairlock.Client, of_examples: None, tmp_path: Path
+) -> None:
+    said, gate = tmp_path / "said", tmp_path / "gate"
+    os.mkfifo(gate)
+    # The example, with jobs that work until they are let go.
+    program = f"""
+import asyncio, sys, tenant_pool
+def work(tenant, job, scratch):
+    print(job, "works in", scratch, flush=True)
+    open({str(gate)!r}).close()
+    print(job, "stops in", scratch, flush=True)
+tenant_pool.work = work
+try:
+    asyncio.run(tenant_pool.main())
+except KeyboardInterrupt:
+    pass
+"""
+    acme, other = client.semaphore("tenants:acme", 2), client.semaphore("tenants:other", 2)
+    held = [acme.acquire().wait(), other.acquire().wait(), other.acquire().wait()]
+    pools: List[subprocess.Popen[bytes]] = []
+
+    def start(jobs: bytes) -> None:
+        with said.open("a") as out:
+            command = [sys.executable, "-c", program]
+            # A shell that starts this run in the background ignores SIGINT, and so would its children.
+            heeds = functools.partial(signal.signal, signal.SIGINT, signal.default_int_handler)
+            pools.append(
+                subprocess.Popen(command, stdin=subprocess.PIPE, stdout=out, cwd=EXAMPLES, preexec_fn=heeds)
+            )
+        stdin = pools[-1].stdin
+        assert stdin is not None
+        with stdin:
+            stdin.write(jobs)
+
+    def say(text: str) -> None:
+        eventually(text, lambda: text in said.read_text().splitlines())
+
+    try:
+        start(b"acme one\nother waits\n")
+        say("one works in acme-1")
+        waiting(other, 1)
+        start(b"acme two\n")
+        waiting(acme, 1)
+        pools[0].send_signal(signal.SIGINT)
+        # The interrupt has come to its tasks.
+        waiting(other, 0)
+        gate.open("w").close()
+        say("two works in acme-1")
+        gate.open("w").close()
+        assert pools[1].wait(2 * SOON) == 0
+        pools[0].wait(2 * SOON)
+    finally:
+        for pool in pools:
+            pool.kill()
+            pool.wait()
+    told = [line for line in said.read_text().splitlines() if line.split()[1] in ("works", "stops")]
+    assert told == ["one works in acme-1", "one stops in acme-1", "two works in acme-1", "two stops in acme-1"]
+    for lease in held:
+        lease.release()
     is_free(acme)
 
 
