@@ -1,8 +1,10 @@
 //! Leases that are held.
 
+use std::future::Future;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use fairlock::compat::{refresh, set_automatic_renewal, verify};
+use fairlock::error::{Lost, LostReason};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -17,6 +19,24 @@ pub(crate) struct Guard {
     held: fairlock::Held,
     /// None when it was released.
     guard: Arc<Mutex<Option<fairlock::Guard>>>,
+}
+
+/// The loss of a lease that this process has from its parent. Whatever asks or releases it says this.
+fn of_parent(held: &fairlock::Held) -> Option<Lost> {
+    held.check().err().filter(|lost| matches!(lost.reason, LostReason::Forked))
+}
+
+/// Releases a guard, or several.
+fn releasing<E: Raise + Send + 'static>(
+    held: &[fairlock::Held],
+    release: impl Future<Output = Result<(), E>> + Send + 'static,
+) -> Operation {
+    let of_parent = held.iter().find_map(of_parent);
+    let released = move |py: Python<'_>, outcome| match of_parent {
+        Some(lost) => Err(lost.raise(py)),
+        None => done(py, outcome),
+    };
+    Operation::new(release, released).begun()
 }
 
 fn done<E: Raise>(py: Python<'_>, outcome: Result<(), E>) -> PyResult<Py<PyAny>> {
@@ -46,8 +66,11 @@ impl Guard {
         self.guard.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// An operation of the guard. If it was released, the lease says so.
+    /// An operation of the guard. If it was released, or belongs to the parent process, the lease says so.
     fn ask<T>(&self, py: Python<'_>, operation: impl FnOnce(&fairlock::Guard) -> T) -> PyResult<T> {
+        if let Some(lost) = of_parent(&self.held) {
+            return Err(lost.raise(py));
+        }
         let answer = self.guard.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(operation);
         // Without the mutex: making an exception runs Python, and with it handlers of signals.
         answer.ok_or_else(|| match self.held.check() {
@@ -166,10 +189,16 @@ impl Guard {
         self.ask(py, |guard| set_automatic_renewal(guard, on))
     }
 
+    /// Whether it was released or dropped, whatever had become of the lease.
+    #[getter]
+    fn given_back(&self) -> bool {
+        self.guard.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+    }
+
     /// Begins at once. None if it was released before.
     fn release(&self) -> Option<Operation> {
         let guard = not_at_the_end(self.take()?)?;
-        Some(Operation::new(guard.release(), done).begun())
+        Some(releasing(std::slice::from_ref(&self.held), guard.release()))
     }
 
     /// Releases it in the background.
@@ -243,14 +272,14 @@ impl AllGuard {
     fn ended(&self) -> Option<Operation> {
         let guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
         Some(Operation::new(guard.as_ref()?.lost(), |py, loss| match loss.reason {
-            fairlock::error::LostReason::Released => Ok(py.None()),
+            LostReason::Released => Ok(py.None()),
             _ => Ok(lost(py, &loss)?.unbind()),
         }))
     }
 
     fn release(&self) -> Option<Operation> {
         let guard = not_at_the_end(self.take()?)?;
-        Some(Operation::new(guard.release(), done).begun())
+        Some(releasing(&self.held, guard.release()))
     }
 
     fn drop(&self) {
