@@ -9,7 +9,7 @@ from . import _interpreter as _interpreter  # first: it refuses sub-interpreters
 from . import _native
 from ._all_held import AllHeld, AsyncAllHeld
 from ._client import Client, aconnect, connect
-from ._decorator import held
+from ._decorator import aheld, held
 from ._errors import (
     AuthenticationError,
     Busy,
@@ -75,6 +75,7 @@ __all__ = [
     "Unavailable",
     "Waiting",
     "aconnect",
+    "aheld",
     "connect",
     "held",
 ]

@@ -38,6 +38,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 _Make = Callable[[_native.Client, str, Dict[str, Any]], _native.Lock]
 _plain: _Make = _native.Client.lock
 
+_OF_RW_LOCK = " (of a read-write lock give the reader or the writer)"
+
 
 def _asked(credentials: Credentials) -> Callable[[], Tuple[Optional[str], str, Optional[float]]]:
     def ask() -> Tuple[Optional[str], str, Optional[float]]:
@@ -260,16 +262,15 @@ class Client(OfOneProcess):
         return AcquireAll(
             f"lock_all({[lock.name for lock in chosen]!r})",
             lambda: _native.lock_all([lock._native_lock() for lock in chosen], *how),
-            None if how[0] == 0 else lambda: [lock._key() for lock in chosen],
+            how[0],
+            lambda: [lock._key() for lock in chosen],
         )
 
     def _one(self, lock: Union[str, Lock], options: Dict[str, Any]) -> Lock:
         if isinstance(lock, str):
             return self._lock(lock, options)
         if not isinstance(lock, Lock):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InvalidOption(
-                f"each of locks is a name or a lock, but one is {lock!r} (of a read-write lock give the reader or the writer)"
-            )
+            raise InvalidOption(f"each of locks is a name or a lock, but one is {lock!r}{_OF_RW_LOCK}")
         if lock._client is not self:
             raise InvalidOption(
                 f"the lock {lock.name!r} is of another client than this one: acquire all of them by one client"
@@ -298,7 +299,7 @@ class Client(OfOneProcess):
     @overload
     def locked(
         self,
-        name: Optional[str] = None,
+        name: Union[None, str, Lock] = None,
         *,
         slots: Optional[int] = None,
         timeout: Optional[Seconds] = None,
@@ -310,7 +311,7 @@ class Client(OfOneProcess):
     @explains(LeaseOptions)
     def locked(
         self,
-        name: Union[F, Optional[str]] = None,
+        name: Union[F, None, str, Lock] = None,
         *,
         slots: Optional[int] = None,
         timeout: Optional[Seconds] = None,
@@ -325,16 +326,19 @@ class Client(OfOneProcess):
         A function that only returns an awaitable or a generator is refused, when it is called: what it returns would run
         without the lock. Decorate the coroutine function itself.
 
-        :param name: the lock, with arguments in braces: ``"reports:{user_id}"`` (default ``module.qualname``). A function
-            of a program, which is the module ``__main__``, needs a name: the default would be that of such functions of
-            other programs, and another one where the file is imported.
+        :param name: the lock, with arguments in braces: ``"reports:{user_id}"`` (default ``module.qualname``), or a lock, such
+            as a semaphore, ``index.reader`` or ``index.writer``, which has its own slots and options. A function of a
+            program, which is the module ``__main__``, needs a name: the default would be that of such functions of other
+            programs, and another one where the file is imported.
         :param on_lost: as in :meth:`Lock.acquire`; a coroutine function is cancelled by default.
         :param options: as in :meth:`lock`.
         """
         checked = lock_options(**options, slots=slots)
+        if isinstance(name, Lock) and (options or slots is not None):
+            raise InvalidOption(f"{name!r} has its own {', '.join(options) or 'slots'}: give that to what makes the lock")
         after = seconds(timeout)
 
-        def of(function: F, name: Optional[str]) -> F:
+        def of(function: F, name: Union[None, str, Lock]) -> F:
             return decorate(
                 function,
                 name,
@@ -345,6 +349,8 @@ class Client(OfOneProcess):
 
         if callable(name):
             return of(name, None)
+        if not isinstance(name, (str, Lock, type(None))):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidOption(f"locked() takes a name, a lock or a function, and not {name!r}{_OF_RW_LOCK}")
         return lambda function: of(function, name)
 
     def close(self) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import inspect
 import string
-from contextvars import ContextVar
-from typing import Any, Callable, NoReturn, Optional, TypeVar, Union
+from contextlib import suppress
+from contextvars import ContextVar, Token
+from typing import Any, Callable, NoReturn, Optional, Tuple, TypeVar, Union
 
 from ._errors import InvalidOption
 from ._held import AsyncHeld, Held
@@ -15,27 +16,60 @@ from ._options import OnLost
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_held: ContextVar[Union[Held, AsyncHeld]] = ContextVar("fairlock.held")
+#: A lease, and what was held outside of it.
+_Entry = Tuple[Union[Held, AsyncHeld], Any]
+_held: ContextVar[Optional[_Entry]] = ContextVar("fairlock.held", default=None)
 
 
-def held() -> Union[Held, AsyncHeld]:
+def held() -> Held:
     """The lease under which a function that :meth:`Client.locked` decorates runs in this thread or task, the innermost of
-    them: its slot, its token, and whether it is still held. An :class:`AsyncHeld` in a coroutine function.
+    them: its slot, its token, and whether it is still held. In a coroutine function :func:`aheld` has what can be awaited.
 
-    Raises RuntimeError where none runs.
+    Raises RuntimeError where none runs, and when its lease was released.
     """
-    try:
-        return _held.get()
-    except LookupError:
+    lease = _lease("held")
+    return lease if isinstance(lease, Held) else Held(lease._guard)
+
+
+def aheld() -> AsyncHeld:
+    """As :func:`held`, in a coroutine function."""
+    lease = _lease("aheld")
+    if isinstance(lease, Held):
+        raise RuntimeError("the function that client.locked() decorates is no coroutine function: call fairlock.held()")
+    return lease
+
+
+def _lease(asked: str) -> Union[Held, AsyncHeld]:
+    entry = _innermost()
+    if entry is None:
         raise RuntimeError(
-            "no function that client.locked() decorates runs in this thread or task: call fairlock.held() in one, or in "
-            "what it calls"
-        ) from None
+            f"no function that client.locked() decorates runs in this thread or task: call fairlock.{asked}() in one, or "
+            "in what it calls"
+        )
+    return entry[0]
+
+
+def _innermost() -> Optional[_Entry]:
+    """An interrupt between the end of a function and its :func:`_leave` lets the entry stay, but not the lease."""
+    entry = _held.get()
+    while entry is not None and entry[0]._guard.given_back:
+        entry = entry[1]
+    return entry
+
+
+def _enter(lease: Union[Held, AsyncHeld]) -> Token[Optional[_Entry]]:
+    return _held.set((lease, _innermost()))
+
+
+def _leave(before: Token[Optional[_Entry]]) -> None:
+    # A coroutine that is closed, and not awaited to its end, may end in another context.
+    with suppress(ValueError):
+        _held.reset(before)
 
 
 def decorate(
     function: F,
-    name: Optional[str],
+    name: Union[None, str, Lock],
     lock: Callable[[str], Lock],
     acquire: Callable[[Lock, Optional[OnLost]], Acquire],
     on_lost: Optional[OnLost],
@@ -52,11 +86,11 @@ def decorate(
         @functools.wraps(function)
         async def hold_async(*args: Any, **kwargs: Any) -> Any:
             async with acquire(chosen(args, kwargs), on_lost or "cancel") as lease:
-                before = _held.set(lease)
+                before = _enter(lease)
                 try:
                     return await function(*args, **kwargs)
                 finally:
-                    _held.reset(before)
+                    _leave(before)
 
         wrapper = hold_async
     else:
@@ -64,11 +98,11 @@ def decorate(
         @functools.wraps(function)
         def hold(*args: Any, **kwargs: Any) -> Any:
             with acquire(chosen(args, kwargs), on_lost) as lease:
-                before = _held.set(lease)
+                before = _enter(lease)
                 try:
                     result = function(*args, **kwargs)
                 finally:
-                    _held.reset(before)
+                    _leave(before)
                 if inspect.isawaitable(result) or inspect.isgenerator(result) or inspect.isasyncgen(result):
                     _refuse(function, result)
                 return result
@@ -113,8 +147,12 @@ def default_name(function: Callable[..., Any], in_module: Optional[str]) -> str:
     return f"{function.__module__}.{in_module}"
 
 
-def _names(function: Callable[..., Any], name: Optional[str], lock: Callable[[str], Lock]) -> Callable[..., Lock]:
+def _names(
+    function: Callable[..., Any], name: Union[None, str, Lock], lock: Callable[[str], Lock]
+) -> Callable[..., Lock]:
     """What chooses the lock of a call."""
+    if isinstance(name, Lock):
+        return _always(name)
     if name is None:
         # Braces in a name choose a cluster slot; `<locals>` of nested functions has none.
         name, fields = default_name(function, getattr(function, "__qualname__", None)), []
@@ -122,12 +160,7 @@ def _names(function: Callable[..., Any], name: Optional[str], lock: Callable[[st
         fields = [field for _, field, _, _ in string.Formatter().parse(name) if field is not None]
         name = name if fields else name.format()
     if not fields:
-        only = lock(name)
-
-        def the_only(args: Any, kwargs: Any) -> Lock:
-            return only
-
-        return the_only
+        return _always(lock(name))
     signature, template = inspect.signature(function), name
     for field in fields:
         argument = field.split(".")[0].split("[")[0]
@@ -141,5 +174,12 @@ def _names(function: Callable[..., Any], name: Optional[str], lock: Callable[[st
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
         return lock(template.format(**bound.arguments))
+
+    return of_call
+
+
+def _always(lock: Lock) -> Callable[..., Lock]:
+    def of_call(args: Any, kwargs: Any) -> Lock:
+        return lock
 
     return of_call

@@ -3,27 +3,66 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Callable, Generic, List, Optional, SupportsIndex, Type, TypeVar
+from typing import Any, Callable, Generic, List, Optional, SupportsIndex, Type, TypeVar, Union
 
 from . import _native
 from ._all_held import AllHeld, AsyncAllHeld
 from ._held import AsyncHeld, Held, check_on_lost
 from ._hints import Foreign, explains
-from ._loops import Key, hold
+from ._loops import Key, hold, waits
 from ._operation import Operation, nothing, the_same
 from ._options import OnLost, text, whole
 from ._state import Broken, History, LockState
 from ._values import OfOneProcess, Seconds, seconds
 from ._waiting import AsyncWaiting, Waiting
 
-S = TypeVar("S", Held, AllHeld)
-A = TypeVar("A", AsyncHeld, AsyncAllHeld)
+S = TypeVar("S", bound=Union[Held, AllHeld])
+A = TypeVar("A", bound=Union[AsyncHeld, AsyncAllHeld])
 
 
 class _Scoped(Operation[S, A], _native.Block, Generic[S, A]):
     """One whose result is held for a block."""
 
-    __slots__ = ("_entered",)
+    __slots__ = ("_entered", "_waits", "_endless", "__weakref__")
+
+    def __init__(
+        self,
+        what: str,
+        begin: Callable[[], _native.Operation],
+        sync: Callable[[Any], S],
+        aio: Callable[[Any], A],
+        timeout: Optional[float],
+        awaited: Optional[Callable[[], List[Key]]],
+    ) -> None:
+        # 0 is a try.
+        super().__init__(what, begin, sync, aio, None if timeout == 0 else awaited)
+        #: Whether it waits now, for as long as it takes.
+        self._waits = False
+        self._endless = timeout is None
+
+    def wait(self) -> S:
+        try:
+            held = self._granted()
+            hold(held)
+            return held
+        except BaseException:
+            self._give_up()
+            raise
+
+    def _granted(self) -> S:
+        """As :meth:`wait`, for a lease that does not count as one of the running loop."""
+        return super().wait()
+
+    async def _run(self) -> A:
+        self._waits = self._endless
+        waits(self)
+        try:
+            return await super()._run()
+        finally:
+            self._waits = False
+
+    def _keys(self) -> List[Key]:
+        return self._awaited() if self._waits and self._awaited is not None else []
 
     def _instead(self) -> str:
         return (
@@ -35,7 +74,6 @@ class _Scoped(Operation[S, A], _native.Block, Generic[S, A]):
         try:
             entered = self.wait()
             self._entered: Any = entered
-            hold(entered)
             return entered
         except BaseException:
             self._give_up()
@@ -70,10 +108,11 @@ class Acquire(_Scoped[Held, AsyncHeld]):
         what: str,
         begin: Callable[[], _native.Operation],
         on_lost: Optional[OnLost],
+        timeout: Optional[float] = 0,
         awaited: Optional[Callable[[], List[Key]]] = None,
     ) -> None:
         super().__init__(
-            what, begin, lambda guard: Held(guard, on_lost), lambda guard: AsyncHeld(guard, on_lost), awaited
+            what, begin, lambda guard: Held(guard, on_lost), lambda guard: AsyncHeld(guard, on_lost), timeout, awaited
         )
         self._on_lost: Optional[OnLost] = on_lost
 
@@ -95,9 +134,13 @@ class AcquireAll(_Scoped[AllHeld, AsyncAllHeld]):
     __slots__ = ()
 
     def __init__(
-        self, what: str, begin: Callable[[], _native.Operation], awaited: Optional[Callable[[], List[Key]]]
+        self,
+        what: str,
+        begin: Callable[[], _native.Operation],
+        timeout: Optional[float],
+        awaited: Callable[[], List[Key]],
     ) -> None:
-        super().__init__(what, begin, AllHeld, AsyncAllHeld, awaited)
+        super().__init__(what, begin, AllHeld, AsyncAllHeld, timeout, awaited)
 
 
 class Lock(OfOneProcess, Foreign):
@@ -186,8 +229,8 @@ class Lock(OfOneProcess, Foreign):
             f"{function} of the lock {self._name!r}",
             lambda: self._native_lock().acquire(*how),
             on_lost,
-            # 0 is a try.
-            None if how[0] == 0 else lambda: [self._key()],
+            how[0],
+            lambda: [self._key()],
         )
 
     @explains()
@@ -232,8 +275,8 @@ class Lock(OfOneProcess, Foreign):
         return Operation(
             f"enqueue() of the lock {self._name!r}",
             lambda: self._native_lock().enqueue(*how),
-            lambda waiting: Waiting(waiting, self._key(), on_lost),
-            lambda waiting: AsyncWaiting(waiting, self._key(), on_lost),
+            lambda waiting: Waiting(waiting, self._key(), on_lost, how[0] is None),
+            lambda waiting: AsyncWaiting(waiting, self._key(), on_lost, how[0] is None),
         )
 
     def _key(self) -> Key:

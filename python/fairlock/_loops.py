@@ -11,8 +11,11 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 #: A client, one of its locks, and how many may hold that together with this lease.
 Key = Tuple[str, str, int]
 
+_OfLoops = weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, "weakref.WeakSet[Any]"]
 # Leases that tasks of a loop hold. Each has `_keys()`, which is empty when it is over.
-_held: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, weakref.WeakSet[Any]] = weakref.WeakKeyDictionary()
+_held: _OfLoops = weakref.WeakKeyDictionary()
+# What waits for leases in a loop, for as long as it takes. Likewise.
+_waiting: _OfLoops = weakref.WeakKeyDictionary()
 
 
 def client_of(id: str) -> str:
@@ -22,9 +25,26 @@ def client_of(id: str) -> str:
 
 def hold(lease: Any) -> None:
     """This lease is given back by a task of the running loop, if there is one."""
+    _remember(_held, lease)
+
+
+def waits(waiter: Any) -> None:
+    """This waits for leases in the running loop, if there is one."""
+    _remember(_waiting, waiter)
+
+
+def _remember(of_loops: _OfLoops, one: Any) -> None:
     loop = asyncio._get_running_loop()
     if loop is not None:
-        _held.setdefault(loop, weakref.WeakSet()).add(lease)
+        of_loops.setdefault(loop, weakref.WeakSet()).add(one)
+
+
+def _by_lock(of_loops: _OfLoops, loop: asyncio.AbstractEventLoop) -> Dict[Tuple[str, str], List[int]]:
+    """For each lock, how many may hold it together with each of these."""
+    numbers: Dict[Tuple[str, str], List[int]] = {}
+    for client, name, most in (key for one in list(of_loops.get(loop, ())) for key in one._keys()):
+        numbers.setdefault((client, name), []).append(most)
+    return numbers
 
 
 def check_wait(what: str, awaited: Optional[Callable[[], List[Key]]] = None) -> None:
@@ -34,19 +54,17 @@ def check_wait(what: str, awaited: Optional[Callable[[], List[Key]]] = None) -> 
     loop = asyncio._get_running_loop()
     if loop is None:
         return
-    leases = _held.get(loop)
-    if leases and awaited is not None:
-        held: Dict[Tuple[str, str], List[int]] = {}
-        for client, name, most in (key for lease in list(leases) for key in lease._keys()):
-            held.setdefault((client, name), []).append(most)
+    if _held.get(loop) and awaited is not None:
+        held, waiting = _by_lock(_held, loop), _by_lock(_waiting, loop)
         for client, name, most in awaited():
             others = held.get((client, name), [])
-            # Other holders may release it. These do not.
-            if len(others) >= min([most, *others]):
-                raise RuntimeError(
-                    f"{what} would wait for ever: a task of the running event loop holds the lock {name!r} and could "
-                    "not release it, because this wait blocks the loop: use `async with` or `await`"
-                )
+            # Other holders may release it. These do not, and who waits for them in this loop lets nobody by.
+            for most in [most, *waiting.get((client, name), [])]:
+                if others and len(others) >= min([most, *others]):
+                    raise RuntimeError(
+                        f"{what} would wait for ever: a task of the running event loop holds the lock {name!r} and could "
+                        "not release it, because this wait blocks the loop: use `async with` or `await`"
+                    )
     if not _is_cell():
         warnings.warn(
             f"{what} blocks the running event loop: use `async with` or `await`", RuntimeWarning, stacklevel=_caller()

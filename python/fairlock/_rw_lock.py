@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Optional, SupportsIndex
 
 from ._held import Held
 from ._hints import Foreign, explains
 from ._lock import Acquire, Lock
+from ._operation import Operation
 from ._options import AcquireOptions, Unpack, WithoutTimeout
+from ._state import Broken, LockState
 from ._values import OfOneProcess, Seconds
 
 
@@ -73,6 +75,18 @@ class RwLock(OfOneProcess, Foreign):
     def try_write(self, **how: Unpack[AcquireOptions]) -> Acquire:
         """Writes if nobody holds the lock and nobody waits, as :meth:`Lock.try_acquire`."""
         return self._writer._try("try_write()", **how)
+
+    def inspect(self) -> Operation[LockState, LockState]:
+        """Who reads or writes, and who waits, as :meth:`Lock.inspect`."""
+        return self._writer.inspect()
+
+    def is_locked(self) -> Operation[bool, bool]:
+        """Whether anybody reads or writes. One round trip."""
+        return self._writer.is_locked()
+
+    def break_lease(self, token: SupportsIndex, *, force: bool = False) -> Operation[Broken, Broken]:
+        """Ends the lease with this token, of a reader or a writer, as :meth:`Lock.break_lease`."""
+        return self._writer.break_lease(token, force=force)
 
     def __repr__(self) -> str:
         return f"<RwLock {self.name!r}>"

@@ -7,21 +7,27 @@ from typing import Any, Generator, List, Optional, Type
 
 from . import _native
 from ._held import AsyncHeld, Held, check_on_lost
-from ._loops import Key, check_wait, hold
+from ._loops import Key, check_wait, hold, waits
 from ._operation import run, wait
 from ._options import OnLost
 from ._values import OfOneProcess
 
 
 class _Place(OfOneProcess):
-    __slots__ = ("_waiting", "_ticket", "_key", "_operation", "_on_lost", "__weakref__")
+    __slots__ = ("_waiting", "_ticket", "_key", "_operation", "_on_lost", "_waits", "__weakref__")
 
-    def __init__(self, waiting: _native.Waiting, key: Key, on_lost: Optional[OnLost]) -> None:
+    def __init__(self, waiting: _native.Waiting, key: Key, on_lost: Optional[OnLost], endless: bool) -> None:
         self._waiting = waiting
         self._ticket = waiting.ticket
         self._key = key
         self._operation: Optional[_native.Operation] = None
         self._on_lost: Optional[OnLost] = on_lost
+        # Whether it waits, for as long as it takes.
+        self._waits = endless
+        waits(self)
+
+    def _keys(self) -> List[Key]:
+        return [self._key] if self._waits else []
 
     @property
     def ticket(self) -> int:
@@ -30,6 +36,7 @@ class _Place(OfOneProcess):
 
     def leave(self) -> None:
         """Leaves the queue, in the background."""
+        self._waits = False
         self._waiting.leave()
 
     def __repr__(self) -> str:
@@ -50,8 +57,11 @@ class Waiting(_Place, _native.Block):
         check_on_lost(self._on_lost, "interrupt")
         check_wait(f"the wait for the lock {self._key[1]!r}", self._awaited)
         self._operation = self._waiting.grant()
+        self._waits = False
         try:
-            return Held(wait(self._operation), self._on_lost)
+            held = Held(wait(self._operation), self._on_lost)
+            hold(held)
+            return held
         except BaseException:
             self._operation.cancel()
             raise
@@ -62,7 +72,6 @@ class Waiting(_Place, _native.Block):
     def __enter__(self) -> Held:
         try:
             self._entered = self.wait()
-            hold(self._entered)
             return self._entered
         except BaseException:
             # There is no block that would end.
@@ -88,6 +97,8 @@ class AsyncWaiting(_Place):
         except BaseException:
             operation.cancel()
             raise
+        finally:
+            self._waits = False
 
     def __await__(self) -> Generator[Any, None, AsyncHeld]:
         return self._grant().__await__()

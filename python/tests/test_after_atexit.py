@@ -60,7 +60,9 @@ CASES: Dict[str, Tuple[str, str]] = {
     "del leaves the queue": ("h = lock.acquire().wait(); a = AtEnd(lock.enqueue().wait().leave)", "None"),
     "del ends a service": ("import fairlock.testing; a = AtEnd(fairlock.testing.LockService().close)", "None"),
     "a cycle": ("a = AtEnd(lock.acquire().wait().release); a.me = a", "None"),
-    "another module": ("sys.modules['other'] = o = type(sys)('other'); o.a = AtEnd(lock.acquire().wait().release); del o", "None"),
+    "another module": (
+        "sys.modules['other'] = o = type(sys)('other'); o.a = AtEnd(lock.acquire().wait().release); del o", "None",
+    ),
     "events": (
         """
         import logging
@@ -125,7 +127,8 @@ CASES: Dict[str, Tuple[str, str]] = {
     ),
     # asyncio has a warning of its own.
     "an asynchronous generator": (
-        "import warnings; warnings.simplefilter('ignore')\nasync def g():\n    async with lock.acquire(): yield\nx = g()\nasync def main(): await x.__anext__()\nsuspend(main())",
+        "import warnings; warnings.simplefilter('ignore')\nasync def g():\n    async with lock.acquire(): yield\n"
+        "x = g()\nasync def main(): await x.__anext__()\nsuspend(main())",
         "",
     ),
     "redis-py's": (

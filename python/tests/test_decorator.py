@@ -108,7 +108,7 @@ def test_each_task_has_the_lease_of_its_own_function(client: fairlock.Client) ->
             await asyncio.sleep(0.01)
         with pytest.raises(ZeroDivisionError):
             await fails()
-        assert isinstance(fairlock.held(), fairlock.AsyncHeld) and fairlock.held().name == "gpu"
+        assert fairlock.aheld().name == fairlock.held().name == "gpu" and await fairlock.aheld().verify()
         return fairlock.held().slot
 
     @client.locked("inner")
@@ -123,6 +123,121 @@ def test_each_task_has_the_lease_of_its_own_function(client: fairlock.Client) ->
 
     asyncio.run(asyncio.wait_for(main(), SOON))
     is_free(client.lock("gpu"))
+
+
+def test_a_lease_that_was_given_back_is_none_of_a_function(client: fairlock.Client) -> None:
+    """An interrupt may come after the end of a function, and before its lease is forgotten."""
+    outer: List[int] = []
+
+    @client.locked("gpu", slots=2)
+    def interrupted() -> None:
+        @client.locked("inner")
+        def inner() -> None:
+            fairlock.held().release()
+            assert fairlock.held().name == "gpu"  # that of the outer one
+
+        inner()
+        outer.append(fairlock.held().slot)
+        fairlock.held().release()
+        with pytest.raises(RuntimeError, match="no function that client.locked.. decorates runs"):
+            fairlock.held()
+
+    def forgets(before: Any) -> None:
+        raise KeyboardInterrupt
+
+    interrupted()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fairlock._decorator._leave", forgets)
+        with pytest.raises(KeyboardInterrupt):
+            client.locked("lock")(lambda: None)()
+    for asked in (fairlock.held, fairlock.aheld):
+        with pytest.raises(RuntimeError, match="no function that client.locked.. decorates runs"):
+            asked()
+    # The next one begins with nothing around it.
+    assert client.locked("lock")(lambda: fairlock.held().name)() == "lock" and outer == [0]
+
+
+def test_each_world_has_its_own_view_of_the_lease(client: fairlock.Client) -> None:
+    index = client.rw_lock("index")
+
+    @client.locked(index.writer)
+    def plain_one() -> None:
+        with pytest.raises(RuntimeError, match=r"is no coroutine function: call fairlock.held\(\)"):
+            fairlock.aheld()
+        fairlock.held().downgrade()
+        index.try_read().wait().release()
+        fairlock.held().renew()
+        assert fairlock.held().lost.wait(0) is None
+
+    @client.locked(index.writer)
+    async def coroutine() -> None:
+        await fairlock.aheld().downgrade()
+        await (await index.try_read()).release()
+        fairlock.held().check()
+        assert fairlock.held().token == fairlock.aheld().token
+
+    plain_one()
+    asyncio.run(coroutine())
+    is_free(index.writer)
+
+
+def test_a_coroutine_that_is_closed_from_outside_says_nothing(client: fairlock.Client) -> None:
+    inside: List[str] = []
+
+    @client.locked("lock")
+    async def suspended() -> None:
+        inside.append(fairlock.held().name)
+        await asyncio.sleep(SOON)
+
+    async def main() -> None:
+        coroutine = suspended()
+        task = asyncio.ensure_future(coroutine)
+        while not inside:
+            await asyncio.sleep(0.01)
+        coroutine.close()  # in the context of this task, and not of that one
+        task.cancel()
+        await asyncio.wait([task])
+
+    asyncio.run(main())
+    is_free(client.lock("lock"))
+
+
+def test_a_lock_that_is_there_is_held_by_a_function(client: fairlock.Client) -> None:
+    gpus, index = client.semaphore("gpu", 2), client.rw_lock("index")
+    held: List[int] = []
+
+    @client.locked(index.reader)
+    def reads() -> None:
+        index.try_read().wait().release()
+        with pytest.raises(fairlock.Busy):
+            index.try_write().wait()
+        held.append(fairlock.held().most)
+
+    @client.locked(index.writer, timeout=SOON, label="job")
+    def writes() -> None:
+        with pytest.raises(fairlock.Busy):
+            index.try_read().wait()
+        assert index.inspect().wait().holders[0].label == "job"
+        held.append(fairlock.held().most)
+
+    @client.locked(gpus)
+    async def trains() -> None:
+        held.append(fairlock.aheld().most)
+
+    reads()
+    writes()
+    asyncio.run(trains())
+    assert held == [1000, 1, 2]
+    refused: List[Any] = [7, index, b"lock", client]
+    for one in refused:
+        with pytest.raises(fairlock.InvalidOption, match="takes a name, a lock or a function, and not"):
+            client.locked(one)
+    with pytest.raises(fairlock.InvalidOption, match="has its own slots"):
+        client.locked(gpus, slots=3)
+    with pytest.raises(fairlock.InvalidOption, match="has its own lease"):
+        client.locked(gpus, lease=3)
+    is_free(gpus)
+    is_free(index.writer)
 
 
 def test_a_function_of_a_program_needs_a_name(server: Server, tmp_path: Path) -> None:

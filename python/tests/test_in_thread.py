@@ -145,8 +145,7 @@ async def test_it_gives_what_the_function_gives(client: fairlock.Client) -> None
 
     @client.locked("lock")
     async def holds() -> None:
-        held = fairlock.held()
-        assert isinstance(held, fairlock.AsyncHeld)
+        held = fairlock.aheld()
         assert await held.in_thread(function, 7, name="seven") == "7 seven as in the task lock"
         with pytest.raises(ZeroDivisionError):
             await held.in_thread(lambda: 1 // 0)

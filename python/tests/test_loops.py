@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import threading
 import warnings
 from types import SimpleNamespace
 from typing import Any, Callable, Dict, List
 
 import pytest
-from conftest import SOON, is_free
+from conftest import SOON, is_free, waiting
 
 import fairlock
 from fairlock import compat
@@ -102,6 +103,69 @@ def test_what_tasks_of_this_loop_share_is_waited_for_until_they_have_it_all(clie
     asyncio.run(main())
     is_free(gpus)
     is_free(index.writer)
+
+
+@pytest.mark.filterwarnings("ignore:.*blocks the running event loop")
+def test_what_waits_in_this_loop_behind_what_it_holds_lets_nobody_by(client: fairlock.Client) -> None:
+    index, gpus = client.rw_lock("index"), client.semaphore("gpu", 2, lease=1)
+
+    async def behind_a_writer() -> None:
+        await asyncio.to_thread(waiting, index.writer, 1)
+        waits_for_ever(lambda: index.read(timeout=SOON).wait())
+        waits_for_ever(lambda: client.lock_all(["a", index.reader], timeout=SOON).wait())
+
+    async def main() -> None:
+        async with index.read():
+            index.read(timeout=SOON).wait().release()
+            writer = asyncio.ensure_future(index.write())
+            await behind_a_writer()
+            writer.cancel()
+            await asyncio.to_thread(waiting, index.writer, 0)
+            index.read(timeout=SOON).wait().release()
+            place = await index.writer.enqueue()
+            await behind_a_writer()
+            place.leave()
+            await asyncio.to_thread(waiting, index.writer, 0)
+            index.read(timeout=SOON).wait().release()
+            # One that gives up, and one that waits for others only.
+            impatient = asyncio.ensure_future(index.write(timeout=0.2))
+            await asyncio.to_thread(waiting, index.writer, 1)
+            index.read(timeout=SOON).wait().release()
+            with pytest.raises(fairlock.Timeout):
+                await impatient
+        other = await asyncio.to_thread(gpus.acquire().wait)
+        alone = asyncio.ensure_future(client.lock("gpu", lease=1).acquire())
+        await asyncio.to_thread(waiting, gpus, 1)
+        # The other one releases meanwhile, and the lease that no task takes ends.
+        threading.Timer(0.2, other.release).start()
+        gpus.acquire(timeout=2 * SOON).wait().release()
+        alone.cancel()
+
+    asyncio.run(main())
+    is_free(gpus)
+    is_free(index.writer)
+
+
+@pytest.mark.filterwarnings("ignore:.*blocks the running event loop")
+def test_a_lease_that_a_coroutine_has_waited_for_on_the_spot_is_one_of_its_loop(client: fairlock.Client) -> None:
+    lock = client.lock("lock")
+
+    async def main() -> None:
+        for a_place in (False, True):
+            held = lock.enqueue().wait().wait() if a_place else lock.acquire().wait()
+            waits_for_ever(lambda: lock.acquire(timeout=SOON).wait())
+            held.release()
+            lock.acquire(timeout=SOON).wait().release()
+        both = client.lock_all(["another", "lock"]).wait()
+        waits_for_ever(lambda: lock.acquire(timeout=SOON).wait())
+        both.release()
+        # Drop-in classes give up in the end, as those which they replace.
+        first, second = (compat.RedisFairLock("lock", client, timeout=timeout) for timeout in (None, 0.05))
+        assert first.acquire() and not second.acquire()
+        first.release()
+
+    asyncio.run(main())
+    is_free(lock)
 
 
 def test_a_wait_in_a_loop_warns_at_the_line_that_waits(client: fairlock.Client) -> None:

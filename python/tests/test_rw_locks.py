@@ -222,3 +222,16 @@ def test_the_loss_of_a_reader_cancels_its_block_and_no_other(client: fairlock.Cl
 
     asyncio.run(main())
     is_free(index.reader)
+
+
+@in_both_worlds
+async def test_the_lock_says_who_reads_or_writes_and_ends_a_lease(world: World, client: fairlock.Client) -> None:
+    index = client.rw_lock("index")
+    assert not await world.get(index.is_locked())
+    held = await world.get(index.read(label="reader"))
+    assert await world.get(index.is_locked())
+    state = await world.get(index.inspect())
+    assert [(holder.label, holder.token) for holder in state.holders] == [("reader", held.token)]
+    assert (await world.get(index.break_lease(held.token))).outcome == "told"
+    assert (await world.get(index.break_lease(held.token, force=True))).outcome == "ended"
+    assert not await world.get(index.is_locked())

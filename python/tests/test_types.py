@@ -12,7 +12,7 @@ PROGRAM = """\
 import datetime
 import fairlock
 import fairlock.testing
-from typing import Any
+from typing import Any, Optional
 
 client = fairlock.connect("redis://h", prefix="p", tls=True, credentials=lambda: (None, "password", 900))
 lock = client.lock("lock", lease=datetime.timedelta(minutes=1), max_waiting=3)
@@ -26,15 +26,25 @@ async def coroutine(number: int) -> str: ...
 with client.lock_all(["a", gpus, index.reader]) as both:
     both.slots["gpu"] + both.tokens["a"]
 fairlock.held().slot + fairlock.held().token
+fairlock.held().downgrade()
+lost: Optional[fairlock.LockLost] = fairlock.held().lost.wait(3)
+index.break_lease(index.inspect().wait().holders[0].token, force=index.is_locked().wait())
 
 a: str = client.locked("lock", timeout=3, lease=30, label="job", on_lost="interrupt")(function)(7)
 b: str = client.locked(function)(7)
 b = client.locked("lock", slots=4)(function)(7)
+b = client.locked(gpus, timeout=3)(function)(7)
+b = client.locked(index.reader)(function)(7)
 with index.write(3, label="job") as writer, index.reader.acquire(), index.try_read(timeout=3):
     writer.downgrade()
     writer.slot + client.lock("lock", slots=4).inspect().wait().holders[0].most
 async def main() -> None:
-    c: str = await client.locked("lock")(coroutine)(7)
+    c: str = await client.locked(index.writer)(coroutine)(7)
+    await fairlock.aheld().downgrade()
+    lost = await fairlock.aheld().lost.wait()
+    c = await fairlock.aheld().in_thread(function, 7)
+    await fairlock.aheld().in_thread(function, "7")  # wrong
+    fairlock.held().lost.wait()[0]  # wrong
     async with lock.acquire(on_lost="cancel") as d, mutex.locked(7, timeout=3) as e:
         f: int = d.token + e.token
     async with gpus.acquire() as g, index.read(timeout=3, on_lost="cancel") as h:
@@ -62,6 +72,8 @@ client.keyed_mutex("users", slots=4)  # wrong
 index.acquire()  # wrong
 client.lock_all(["a", index])  # wrong
 fairlock.held("gpu")  # wrong
+client.locked(index)  # wrong
+client.locked(7)  # wrong
 index.read(on_lost="exit")  # wrong
 index.try_write(timout=3)  # wrong
 client.locked("lock", on_lost="cansel")  # wrong

@@ -12,7 +12,7 @@ from .. import _errors
 from .._held import Held
 from .._lock import Lock as FairLock
 from .._values import Seconds
-from ._kept import forget, keep, kept_for
+from ._kept import forget, keep, kept_for, wait
 from ._settings import client_of, text_of
 
 _logger = logging.getLogger(__name__)
@@ -55,7 +55,7 @@ class RedisFairLock:
     def acquire(self) -> bool:
         """Waits for its turn. False at the timeout; it has left the queue then."""
         try:
-            held = self._lock.acquire(self.timeout).wait()
+            held = wait(self._lock.acquire(self.timeout))
         except _errors.Timeout:
             return False
         keep(held)
@@ -116,7 +116,7 @@ class ClusterLock:
     def try_acquire(self) -> Optional[str]:
         """The id of the owner: this one, if it is granted or was held by it already; another's; or None on any error."""
         try:
-            held = self._lock.try_acquire().wait()
+            held = wait(self._lock.try_acquire())
             keep(held)
             return self.owner_id
         except _errors.Busy as busy:

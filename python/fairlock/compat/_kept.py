@@ -9,12 +9,19 @@ from __future__ import annotations
 from typing import Dict, Optional, Tuple, Union
 
 from .._held import AsyncHeld, Held
-from .._lock import Lock
+from .._lock import Acquire, Lock
 
 # Without a mutex: a handler of a signal, or the collector, may come here while this thread does. Each change is one
 # operation of the dict, and what goes through all goes through a copy.
 _held: Dict[Tuple[str, int], Union[Held, AsyncHeld]] = {}
 _most = 64
+
+
+def wait(acquire: Acquire) -> Held:
+    """Waits on the spot. In a coroutine such a lease does not count as one of its loop's: where a program acquires twice, with
+    a timeout, the classes that are replaced return False in the end.
+    """
+    return acquire._granted()
 
 
 def keep(held: Union[Held, AsyncHeld]) -> None:

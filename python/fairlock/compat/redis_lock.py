@@ -20,7 +20,7 @@ from typing import Any, Optional, Type, Union
 from .. import _errors, _native
 from .._held import Held
 from .._lock import Lock as FairLock
-from ._kept import forget, keep, kept_for
+from ._kept import forget, keep, kept_for, wait
 from ._settings import client_of
 
 _logger = logging.getLogger("redis_lock")
@@ -137,7 +137,7 @@ class Lock:
         lock = self._lock
         try:
             how = lock.acquire(after or None, owner=self._id) if blocking else lock.try_acquire(owner=self._id)
-            held = how.wait()
+            held = wait(how)
             keep(held)
             if self._expire is None:
                 _endless.add(held)

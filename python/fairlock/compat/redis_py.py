@@ -26,7 +26,7 @@ from .. import _errors
 from .._held import AsyncHeld, Held
 from .._lock import Acquire
 from .._lock import Lock as FairLock
-from ._kept import forget, keep
+from ._kept import forget, keep, wait
 from ._settings import client_of, text_of
 
 _logger = logging.getLogger(__name__)
@@ -195,7 +195,7 @@ class Lock(_Base):
         with _ErrorsAsTheirs(self, "acquire"):
             try:
                 acquire, token = self._acquire(blocking, blocking_timeout, token)
-                return self._keep(acquire.wait(), token)
+                return self._keep(wait(acquire), token)
             except (_errors.Timeout, _errors.Busy):
                 return False
 
