@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import Any, Callable, Dict, Iterable, Optional, Tuple, Type, TypeVar, Union, overload
+from typing import Any, Callable, Dict, Iterable, Optional, Type, TypeVar, Union, overload
 
-from . import _green, _logging, _native, _process
+from . import _green, _native, _process
 from ._decorator import decorate
 from ._errors import InvalidOption
 from ._hints import explains
@@ -21,6 +21,7 @@ from ._options import (
     OnLost,
     Path,
     Unpack,
+    asked,
     check_client,
     lock_options,
     path,
@@ -39,14 +40,6 @@ _Make = Callable[[_native.Client, str, Dict[str, Any]], _native.Lock]
 _plain: _Make = _native.Client.lock
 
 _OF_RW_LOCK = " (of a read-write lock give the reader or the writer)"
-
-
-def _asked(credentials: Credentials) -> Callable[[], Tuple[Optional[str], str, Optional[float]]]:
-    def ask() -> Tuple[Optional[str], str, Optional[float]]:
-        user, password, *life = _logging.ask(credentials)
-        return user, password, seconds(life[0]) if life else None
-
-    return ask
 
 
 class Client(OfOneProcess):
@@ -104,7 +97,7 @@ class Client(OfOneProcess):
             "user": text("user", user),
             "password": text("the password", password),
             "password_file": path(password_file),
-            "credentials": None if credentials is None else _asked(credentials),
+            "credentials": None if credentials is None else asked(credentials),
             "tls": bool(tls),
             "ca_file": path(ca_file),
             "certificate_file": path(certificate_file),

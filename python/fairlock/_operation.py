@@ -162,6 +162,7 @@ class Operation(_native.Call, OfOneProcess, Generic[S, A]):
             raise
 
     def __bool__(self) -> NoReturn:
+        self._mark_told()
         raise TypeError(f"{self._what} is neither true nor false, because nothing is done yet: {self._instead()}")
 
     def _instead(self) -> str:

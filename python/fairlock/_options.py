@@ -20,6 +20,7 @@ from typing import (
     Union,
 )
 
+from . import _logging
 from ._errors import InvalidOption
 from ._values import Seconds, seconds
 
@@ -108,6 +109,16 @@ def check_client(settings: Dict[str, Any]) -> None:
             raise InvalidOption(f"{' and '.join(pair)} belong together, but only {given(*pair)[0]} is given")
     if given("user") and not given("password", "password_file"):
         raise InvalidOption("user is given without password or password_file; credentials= gives its own user")
+
+
+def asked(credentials: Credentials) -> Callable[[], Tuple[Optional[str], str, Optional[float]]]:
+    """The function as the native half calls it."""
+
+    def ask() -> Tuple[Optional[str], str, Optional[float]]:
+        user, password, *life = _logging.ask(credentials)
+        return user, password, seconds(life[0]) if life else None
+
+    return ask
 
 
 #: How many may hold a lock together.

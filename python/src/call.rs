@@ -4,11 +4,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use pyo3::exceptions::{PyRuntimeError, PyRuntimeWarning};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
 
-use crate::kept::can_warn;
+use crate::kept::warn;
 use crate::operation::Operation;
 
 /// A call that waits, before and after it was begun.
@@ -16,6 +16,8 @@ use crate::operation::Operation;
 pub(crate) struct Call {
     what: String,
     begun: AtomicBool,
+    /// An error has said that it was not begun.
+    told: AtomicBool,
     operation: Mutex<Option<Py<Operation>>>,
 }
 
@@ -31,7 +33,7 @@ impl Call {
     #[new]
     #[pyo3(signature = (what, *_more))]
     fn new(what: String, _more: &Bound<'_, PyTuple>) -> Self {
-        Self { what, begun: AtomicBool::new(false), operation: Mutex::default() }
+        Self { what, begun: AtomicBool::new(false), told: AtomicBool::new(false), operation: Mutex::default() }
     }
 
     #[getter]
@@ -52,6 +54,11 @@ impl Call {
         Ok(())
     }
 
+    /// From now on it needs no warning.
+    fn _mark_told(&self) {
+        self.told.store(true, Ordering::Relaxed);
+    }
+
     /// The operation that `make` makes.
     fn _start(&self, py: Python<'_>, make: &Bound<'_, PyAny>) -> PyResult<Py<Operation>> {
         let made: Py<Operation> = make.call0()?.extract()?;
@@ -70,28 +77,13 @@ impl Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        if *self.begun.get_mut() {
+        if *self.begun.get_mut() || *self.told.get_mut() {
             return;
         }
-        let _ = Python::try_attach(|py| {
-            if !can_warn(py) {
-                return;
-            }
-            // It may be dropped because of an exception.
-            let under_way = PyErr::take(py);
-            let warning = format!(
-                "{} was neither awaited nor waited for, so nothing was done: use `with`, `async with`, `await` or \
-                 `.wait()`\0",
-                self.what.replace('\0', "")
-            );
-            let message = std::ffi::CStr::from_bytes_with_nul(warning.as_bytes()).unwrap_or(c"a call was not begun");
-            if let Err(error) = PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), message, 1) {
-                error.write_unraisable(py, None);
-            }
-            if let Some(error) = under_way {
-                error.restore(py);
-            }
-        });
+        warn(&format!(
+            "{} was neither awaited nor waited for, so nothing was done: use `with`, `async with`, `await` or `.wait()`",
+            self.what
+        ));
     }
 }
 

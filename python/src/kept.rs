@@ -1,6 +1,9 @@
 //! What is kept from the import on: nothing can be imported any more when the last objects of a program are collected.
 
+use std::ffi::CString;
+
 use pyo3::call::PyCallArgs;
+use pyo3::exceptions::PyRuntimeWarning;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::PyDict;
@@ -35,8 +38,21 @@ pub(crate) fn make<'py>(
     kept.classes.bind(py).as_any().get_item(class)?.call(arguments, Some(fields))
 }
 
-/// Whether a warning finds what it needs. CPython 3.9 crashes in one that comes after the end of the module `sys`.
-pub(crate) fn can_warn(py: Python<'_>) -> bool {
-    let modules = KEPT.get(py).and_then(|kept| kept.sys.bind(py).get_item("modules").ok().flatten());
-    modules.is_some_and(|modules| !modules.is_none())
+/// A `RuntimeWarning` where an object is dropped, which may happen because of an exception. CPython 3.9 crashes in a warning
+/// that comes after the end of the module `sys`.
+pub(crate) fn warn(text: &str) {
+    let _ = Python::try_attach(|py| {
+        let modules = KEPT.get(py).and_then(|kept| kept.sys.bind(py).get_item("modules").ok().flatten());
+        if modules.is_none_or(|modules| modules.is_none()) {
+            return;
+        }
+        let under_way = PyErr::take(py);
+        let message = CString::new(text.replace('\0', "")).unwrap_or_default();
+        if let Err(error) = PyErr::warn(py, &py.get_type::<PyRuntimeWarning>(), &message, 1) {
+            error.write_unraisable(py, None);
+        }
+        if let Some(error) = under_way {
+            error.restore(py);
+        }
+    });
 }

@@ -4,11 +4,13 @@ runs, and they are told what to write."""
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 from typing import Any, Callable, Dict
 
 import pytest
 from conftest import Server, is_free
+from worlds import World, in_both_worlds
 
 import fairlock
 
@@ -31,7 +33,7 @@ QUESTIONS: Dict[str, Make] = {
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
-@pytest.mark.filterwarnings("ignore:.*neither awaited nor waited for")
+@pytest.mark.filterwarnings("error")
 def test_a_call_that_is_not_begun_is_neither_true_nor_false(server: Server, client: fairlock.Client, name: str) -> None:
     before = server.commands()
     held = name in ("acquire", "try_acquire", "read", "try_write", "lock_all", "locked")
@@ -39,6 +41,7 @@ def test_a_call_that_is_not_begun_is_neither_true_nor_false(server: Server, clie
     with pytest.raises(TypeError, match=rf"^{name}\(.*neither true nor false, because nothing is done yet.*{re.escape(instead)}"):
         if QUESTIONS[name](client):
             pytest.fail("it ran without the lock")
+    gc.collect()  # No warning says the same.
     assert server.commands() == before
 
 
@@ -149,3 +152,43 @@ def test_what_they_are_told_works(client: fairlock.Client) -> None:
         held.downgrade()
     is_free(lock)
     is_free(index.writer)
+
+
+def test_a_lease_that_nobody_keeps_warns_at_the_line(client: fairlock.Client) -> None:
+    """`await lock.acquire()` alone on a line, as of a lock of asyncio, and `if await lock.acquire():`."""
+    lock, index = client.lock("lock"), client.rw_lock("index")
+
+    async def tasks() -> None:
+        await lock.acquire()
+        if await index.read():
+            pass
+        await client.lock_all(["lock", "index"])
+
+    with pytest.warns(RuntimeWarning, match="^the lease of .* was dropped without a use, and is released: write") as caught:
+        lock.acquire().wait()
+        if index.read().wait():
+            pass
+        client.lock_all(["lock", "index"]).wait()
+        asyncio.run(tasks())
+    assert [warning.filename for warning in caught] == 6 * [__file__]
+    is_free(lock)
+    is_free(index.writer)
+
+
+@in_both_worlds
+@pytest.mark.filterwarnings("error")
+async def test_a_lease_that_is_used_or_ends_does_not_warn(world: World, client: fairlock.Client) -> None:
+    lock = client.lock("lock")
+    held = await world.get(lock.acquire())
+    assert held.token
+    del held
+    held = await world.get(lock.acquire())
+    await world.do(held.release)
+    del held
+    both = await world.get(client.lock_all(["a", "b"]))
+    both.check()
+    del both
+    async with lock.acquire(), client.lock_all(["a", "b"]), client.semaphore("gpu", 2).acquire():
+        pass
+    gc.collect()
+    await world.is_free(lock)
