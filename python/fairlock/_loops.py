@@ -58,9 +58,9 @@ def check_wait(what: str, awaited: Optional[Callable[[], List[Key]]] = None) -> 
         held, waiting = _by_lock(_held, loop), _by_lock(_waiting, loop)
         for client, name, most in awaited():
             others = held.get((client, name), [])
-            # Other holders may release it. These do not, and who waits for them in this loop lets nobody by.
-            for most in [most, *waiting.get((client, name), [])]:
-                if others and len(others) >= min([most, *others]):
+            # Other holders may release it. These do not, and an acquire of this loop that waits for them lets nobody by.
+            for number in [most, *waiting.get((client, name), [])]:
+                if others and len(others) >= min([number, *others]):
                     raise RuntimeError(
                         f"{what} would wait for ever: a task of the running event loop holds the lock {name!r} and could "
                         "not release it, because this wait blocks the loop: use `async with` or `await`"

@@ -20,6 +20,9 @@ A = TypeVar("A")
 
 def wait(operation: _native.Operation, longest: Optional[float] = None) -> Any:
     """Waits on the spot, without the GIL; under gevent by the hub. Raises TimeoutError when the time is over."""
+    if _native.has_exited():
+        # Nobody knows any more which thread this is, nor has greenlets.
+        return operation.wait(False, longest)
     _logging.listen()
     hub = _green.hub()
     if hub is not None:

@@ -47,7 +47,7 @@ mod _native {
     #[pymodule_export]
     use crate::notifier::Notifier;
     #[pymodule_export]
-    use crate::operation::{Operation, exited, exiting, exits};
+    use crate::operation::{Operation, exited, exiting, exits, has_exited};
     #[pymodule_export]
     use crate::testing::LockService;
 

@@ -49,6 +49,12 @@ pub(crate) fn exits() -> bool {
     EXITING.load(Ordering::Acquire)
 }
 
+/// Whether that is over, so that no call has anything to wait for.
+#[pyfunction]
+pub(crate) fn has_exited() -> bool {
+    EXITED.load(Ordering::Acquire)
+}
+
 #[pyfunction]
 pub(crate) fn exited() {
     EXITED.store(true, Ordering::Release);
@@ -57,7 +63,7 @@ pub(crate) fn exited() {
 /// On other threads than that. CPython, too, lets a daemon thread go no further once the interpreter ends. Until then
 /// somebody may join the thread.
 fn stay_while_the_interpreter_ends() {
-    while !EXITED.load(Ordering::Acquire) {
+    while !has_exited() {
         sleep(AGAIN);
     }
     sleep(GRACE);

@@ -76,6 +76,7 @@ CASES: Dict[str, Tuple[str, str]] = {
     "sys": ("sys.a = AtEnd(lock.acquire().wait().release)", "None"),
     "another package": ("import logging; logging.a = AtEnd(lock.acquire().wait().release)", "None"),
     "a handler of a signal": ("signal.signal(signal.SIGUSR2, AtEnd(lock.acquire().wait().release))", "None"),
+    "a late acquire": ("signal.signal(signal.SIGUSR2, AtEnd(lambda lock=lock: lock.acquire().wait()))", "Closed"),
     "a handler of atexit": ("atexit.register(AtEnd(lock.acquire().wait().release))", "None"),
     "a handler of forks": ("os.register_at_fork(after_in_child=AtEnd(lambda: lock.acquire()))", ""),
     "a generator": ("def g():\n    with lock.acquire(): yield\nx = g(); next(x)", ""),
@@ -189,3 +190,15 @@ def test_a_handler_of_atexit_uses_locks_if_it_was_registered_after_the_import(
     )
     assert process.ended() == ("held\nClosed\n", "")
     is_free(client.lock("lock"))
+
+
+@pytest.mark.parametrize("first", ["from gevent import monkey; monkey.patch_all()", "import gevent; gevent.sleep(0)"])
+@pytest.mark.parametrize("case", ["del releases", "del acquires", "del closes", "a generator", "a late acquire"])
+def test_so_it_does_in_a_program_of_gevent(
+    client: fairlock.Client, child: Callable[..., Child], case: str, first: str
+) -> None:
+    code, says = CASES[case]
+    process = child("lock = client.lock('lock', lease=3600)\n" + code, before=BEFORE, first=first)
+    assert process.ended() == (f"{says}\n" if says else "", "")
+    is_free(client.lock("lock"))
+
