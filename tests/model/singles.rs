@@ -3,7 +3,9 @@
 
 mod losses;
 mod several;
+mod tags;
 mod texts;
+mod unread;
 
 use super::driver::{Driver, encode};
 use super::world::Checked;
@@ -17,7 +19,7 @@ const TERMS: Terms =
 type Single = (&'static str, fn(&mut Driver) -> Checked);
 
 /// All single cases, by what they show.
-pub const SINGLES: [Single; 44] = [
+pub const SINGLES: [Single; 55] = [
     ("whoever stands behind the dead is next", behind_the_dead),
     ("an id of another form is refused", ids_of_another_form),
     ("what a client sends in another form is refused", texts::texts_of_another_form),
@@ -49,6 +51,17 @@ pub const SINGLES: [Single; 44] = [
         several::a_lease_of_before_a_rollback_comes_back_for_what_is_left_of_it,
     ),
     ("what an operator decided stands", several::what_an_operator_decided_stands),
+    ("a tag without its lease is a lease that is over", tags::a_tag_without_its_lease),
+    ("the end of one tag and the beginning of the next are no tag", tags::a_tag_across_two_slots),
+    ("of two ids with one tag each has its own lease", tags::two_ids_of_one_tag),
+    ("no tag is that of a free slot", tags::no_tag_is_that_of_a_free_slot),
+    ("a lease comes back beside one that has its tag", unread::a_lease_comes_back_beside_one_that_has_its_tag),
+    ("a lease comes back to a slot beside its own other lease", unread::a_lease_comes_back_beside_its_own_other_one),
+    ("a place that comes back reads no leases", unread::a_place_that_comes_back),
+    ("a lease that is back, or was of this epoch, reads no others", unread::a_lease_that_is_back),
+    ("a lease that is named twice is told once", several::a_lease_that_is_named_twice_is_told_once),
+    ("no lease comes back for more than there may be", several::no_lease_comes_back_for_more_than_there_may_be),
+    ("a renewal that confirms a claim sets its end", several::a_renewal_that_confirms_sets_the_end),
     ("a lease is back of which no memory tells", several::a_lease_is_back_of_which_no_memory_tells),
     ("who is not believed is told who holds", several::who_is_not_believed_is_told_who_holds),
     ("sixteen holders are told to a try, and pages of any size to who looks", several::holders_are_told_in_pages),
@@ -140,10 +153,16 @@ fn ids_of_another_form(driver: &mut Driver) -> Checked {
             refused(driver, &request, BAD)?;
         }
     }
-    // The state has two bytes for the length of the holder's id.
-    let long = format!("{}.1", "a".repeat(1 << 16));
-    for request in [acquire(&long), renew(&long), release(&long)] {
-        refused(driver, &request, BAD)?;
+    // Also one that is a byte too long, or does not fit into the two bytes of its length.
+    let of_length = |length: usize| (format!("{}.1", "a".repeat(length - 2)), "a".repeat(length - 2));
+    for (long, client) in [1001, (1 << 16) + 2].map(of_length) {
+        for request in [acquire(&long), renew(&long), release(&long), leave(&[&long]), heartbeat(&client, &[&long])] {
+            refused(driver, &request, BAD)?;
+        }
+    }
+    let (longest, client) = of_length(1000);
+    for request in [acquire(&longest), heartbeat(&client, &[&longest]), renew(&longest), release(&longest)] {
+        expect("the refusal of the longest id", driver.refusal(TIME + 1, &request), None)?;
     }
     refused(driver, &heartbeat("a", &["a.2", "b.1"]), BAD)?;
     refused(driver, &heartbeat("", &[".1"]), BAD)?;
@@ -153,7 +172,7 @@ fn ids_of_another_form(driver: &mut Driver) -> Checked {
 fn another_layout(driver: &mut Driver) -> Checked {
     queue(driver, &["a.1", "a.2"])?;
     // The version, or the mark of a form that only later versions know.
-    for head in ["string.char(9, 0)", "string.char(3, 2)"] {
+    for head in ["string.char(9, 0)", "string.char(4, 2)"] {
         driver.edit(&format!(
             "redis.call('HSET', KEYS[1], '', {head} .. string.sub(redis.call('HGET', KEYS[1], ''), 3))"
         ));

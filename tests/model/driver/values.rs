@@ -208,7 +208,7 @@ fn unpacked(state: &[u8], records: BTreeMap<u16, &[u8]>) -> (State, Vec<Lease>) 
 
     let mut leases = vec![];
     assert!(tags.len().is_multiple_of(4) && !tags.ends_with(&[0; 4]), "tags: {tags:?}");
-    assert_eq!(zeroth.is_empty(), matches!(tags, [] | [0, ..]), "slot 0 has a lease, or none");
+    assert_eq!(zeroth.is_empty(), matches!(tags, [] | [0, 0, 0, 0, ..]), "slot 0 has a lease, or none");
     for (slot, tag) in (0..).zip(tags.chunks_exact(4)).filter(|(_, tag)| *tag != [0; 4]) {
         let record = if slot == 0 { zeroth } else { records[&slot] };
         let lease = packing::unpacked_lease(slot, record).expect("a lease");

@@ -4,27 +4,27 @@
 use std::collections::BTreeSet;
 
 use super::super::driver::Saved;
-use super::super::{Answer, Lock, Memory, Request, Seat, Terms, UNBOUNDED, about};
-use super::{Checked, Driver, LONG, MINUTE, TERMS, TIME, break_by_force, expect, release, with};
+use super::super::{Answer, Lock, MOST, Memory, Request, Seat, Terms, UNBOUNDED, about};
+use super::{Checked, Driver, LONG, MINUTE, TERMS, TIME, break_by_force, expect, heartbeat, release, with};
 
 /// The scripts and the model, side by side.
-struct Both<'a> {
+pub(super) struct Both<'a> {
     driver: &'a mut Driver,
     model: Lock,
-    time: u64,
+    pub(super) time: u64,
 }
 
-fn terms(most: u16) -> Terms {
+pub(super) fn terms(most: u16) -> Terms {
     Terms { most, ..LONG }
 }
 
 impl<'a> Both<'a> {
-    fn start(driver: &'a mut Driver) -> Self {
+    pub(super) fn start(driver: &'a mut Driver) -> Self {
         driver.flush_all();
         Self { driver, model: Lock::default(), time: TIME }
     }
 
-    fn ask(&mut self, request: &Request) -> Checked<Answer> {
+    pub(super) fn ask(&mut self, request: &Request) -> Checked<Answer> {
         self.time += 1000;
         let of = about(request.id().unwrap_or_default());
         let (expected, _) = self.model.turn(self.time, request, of, 100, self.driver.queue());
@@ -39,7 +39,7 @@ impl<'a> Both<'a> {
         Ok(outcome.answer)
     }
 
-    fn flush(&mut self) {
+    pub(super) fn flush(&mut self) {
         self.driver.flush_all();
         self.model = Lock::default();
     }
@@ -54,16 +54,16 @@ impl<'a> Both<'a> {
     }
 
     /// A stranger takes the lock, or joins the queue.
-    fn take(&mut self, id: &str, most: u16) -> Checked<Answer> {
+    pub(super) fn take(&mut self, id: &str, most: u16) -> Checked<Answer> {
         self.acquire(id, most, Memory::default())
     }
 
-    fn acquire(&mut self, id: &str, most: u16, memory: Memory) -> Checked<Answer> {
+    pub(super) fn acquire(&mut self, id: &str, most: u16, memory: Memory) -> Checked<Answer> {
         let (id, seat) = (id.to_owned(), Seat::default());
         self.ask(&Request::Acquire { id, room: UNBOUNDED, claim: false, terms: terms(most), memory, seat })
     }
 
-    fn take_all<const N: usize>(&mut self, wanted: [(&str, u16); N]) -> Checked<[Answer; N]> {
+    pub(super) fn take_all<const N: usize>(&mut self, wanted: [(&str, u16); N]) -> Checked<[Answer; N]> {
         let mut answers = [const { None }; N];
         for (answer, (id, most)) in answers.iter_mut().zip(wanted) {
             let granted = self.take(id, most)?;
@@ -74,7 +74,7 @@ impl<'a> Both<'a> {
     }
 
     /// The holder renews what it was granted.
-    fn renew(&mut self, id: &str, granted: &Answer, most: u16, word: &str) -> Checked {
+    pub(super) fn renew(&mut self, id: &str, granted: &Answer, most: u16, word: &str) -> Checked {
         let (memory, seat, terms) = (granted.memory(), granted.seat(), terms(most));
         let answer = self.ask(&Request::Renew { id: id.to_owned(), seat, left: terms.lease / 2, terms, memory })?;
         expect(id, answer.word.as_str(), word)
@@ -183,7 +183,10 @@ pub(super) fn a_renewal_raises_most(driver: &mut Driver) -> Checked {
     let [writer] = both.take_all([("a.1", 1)])?;
     both.renew("a.1", &writer, 3, "renewed")?;
     both.take_all([("b.1", 3)])?;
-    // So does one that brings the lease back.
+    // None lowers it.
+    both.renew("a.1", &writer, 2, "renewed")?;
+    both.take_all([("d.1", 3)])?;
+    // One that brings the lease back raises it, too.
     both.flush();
     both.renew("a.1", &writer, 3, "renewed")?;
     both.time += LONG.lease;
@@ -263,4 +266,45 @@ pub(super) fn a_lease_is_recorded_although_its_id_is_granted_another(driver: &mu
     }
     both.time += 2 * LONG.lease;
     both.take_all([("a.1", 1)]).map(|_| ())
+}
+
+// Its client counts on one lease for each of its ids.
+pub(super) fn a_lease_that_is_named_twice_is_told_once(driver: &mut Driver) -> Checked {
+    let mut both = Both::start(driver);
+    both.take_all([("a.1", 3), ("a.2", 3)])?;
+    let told = both.ask(&heartbeat("a", &["a.2", "a.1", "a.2"]))?;
+    expect("how many are told", told.own.len(), 2)
+}
+
+pub(super) fn no_lease_comes_back_for_more_than_there_may_be(driver: &mut Driver) -> Checked {
+    driver.flush_all();
+    let granted = driver.run(TIME, 100, &with("a.1", terms(MOST), Memory::default(), Seat::default()))?.answer;
+    driver.flush_all();
+    let (id, memory, seat) = ("a.1".to_owned(), granted.memory(), Seat { most: MOST + 1, ..granted.seat() });
+    let renewal = Request::Renew { id, seat, left: LONG.lease, terms: terms(1), memory };
+    let found = driver.run(TIME + 1, 100, &renewal)?.found.lock;
+    expect("it holds with", found.holder().map(|lease| lease.most), Some(MOST))
+}
+
+// A claim lasts for a liveness at least, and a confirmed lease for what its holder asked for.
+pub(super) fn a_renewal_that_confirms_sets_the_end(driver: &mut Driver) -> Checked {
+    for lease in [TERMS.liveness / 2, 3 * TERMS.liveness] {
+        driver.flush_all();
+        let short = Terms { lease, ..TERMS };
+        driver.run(TIME, 100, &with("a.1", TERMS, Memory::default(), Seat::default()))?;
+        let queued = driver.run(TIME, 100, &with("b.1", short, Memory::default(), Seat::default()))?.answer;
+        let claim = driver.run(TIME + 1, 100, &release("a.1"))?.found.lock;
+        let lease_of = |lock: &Lock| lock.holder().cloned().expect("it is granted");
+        let token = lease_of(&claim).token;
+        expect(
+            "it is a claim",
+            (lease_of(&claim).claim, lease_of(&claim).end < TIME + lease),
+            (true, lease > TERMS.liveness),
+        )?;
+        let (id, memory, seat) = ("b.1".to_owned(), queued.memory(), Seat { token, ..queued.seat() });
+        let renewal = Request::Renew { id, seat, left: 1, terms: short, memory };
+        let held = lease_of(&driver.run(TIME + 2, 100, &renewal)?.found.lock);
+        expect("it lasts", (held.claim, held.end), (false, TIME + 2 + lease))?;
+    }
+    Ok(())
 }

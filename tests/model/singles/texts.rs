@@ -1,5 +1,7 @@
 //! Single cases of what clients send in another form than the scripts gave or the protocol says.
 
+use fairlock::__hooks::packing::Call;
+
 use super::super::driver::encode;
 use super::super::{DAY, MOST};
 use super::{Checked, Driver, TERMS, TIME, acquire, expect, heartbeat, queue, renew, with};
@@ -48,6 +50,13 @@ fn edited(mut texts: Vec<Vec<u8>>, (text, at): (usize, usize), change: fn(f64) -
 
 const STRANGE: [fn(f64) -> f64; 3] = [|number| number + 0.25, |_| f64::NAN, |_| f64::INFINITY];
 
+fn is_refused(driver: &mut Driver, call: Call) -> Checked {
+    match driver.refusal_of(TIME + 2, call.clone()) {
+        Some(message) if message.contains("times must be whole microseconds") => Ok(()),
+        other => Err(format!("{call:?} was to be refused: {other:?}")),
+    }
+}
+
 // Everybody else would be told of them.
 pub(super) fn times_of_no_use(driver: &mut Driver) -> Checked {
     queue(driver, &["a.1", "b.1"])?;
@@ -60,11 +69,16 @@ pub(super) fn times_of_no_use(driver: &mut Driver) -> Checked {
         .chain([0, 8, 16].map(|at| (&heartbeat, (2, at))))
         .chain([(&renewal, (4, 0))]);
     for (&(name, ref texts), place) in all {
-        for change in [STRANGE[0], STRANGE[1], STRANGE[2], |_| 31.0 * DAY as f64] {
-            match driver.refusal_of(TIME + 2, (name, edited(texts.clone(), place, change))) {
-                Some(message) if message.contains("times must be whole microseconds") => {}
-                other => return Err(format!("{place:?} of {name:?} was to be refused: {other:?}")),
-            }
+        for change in [STRANGE[0], STRANGE[1], STRANGE[2], |_| 31.0 * DAY as f64, |_| -1.0] {
+            is_refused(driver, (name, edited(texts.clone(), place, change)))?;
+        }
+    }
+    // What would be over before its reply: a lease, or the liveness of a waiter.
+    for (&(name, ref texts), place) in
+        [(&acquire, (3, 0)), (&acquire, (3, 24)), (&renewal, (3, 24)), (&heartbeat, (2, 0))]
+    {
+        for change in [|_| 49_999.0, |_| 0.0] {
+            is_refused(driver, (name, edited(texts.clone(), place, change)))?;
         }
     }
     if driver.stored() == before { Ok(()) } else { Err("a request was refused and wrote something".to_owned()) }
