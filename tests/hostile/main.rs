@@ -6,6 +6,7 @@
 
 mod logs;
 mod names;
+mod numbers;
 mod out_of_step;
 mod parsers;
 mod wire;
