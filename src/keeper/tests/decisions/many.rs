@@ -1,7 +1,8 @@
 //! One client with many waiters or holders of a lock: when it asks, and for whom.
 
 use super::*;
-use crate::protocol::{HeartbeatRequest, Refusal, ReleaseRequest};
+use crate::options::LEAST;
+use crate::protocol::{HeartbeatRequest, Refusal, ReleaseRequest, RenewRequest};
 
 /// A machine whose waiters, with these livenesses, were queued at the start one after the other, behind a lease that
 /// lasts.
@@ -98,7 +99,9 @@ fn a_waiter_whose_grant_is_being_confirmed_makes_room_for_others_in_a_heartbeat(
         request,
         Answer { own: granted, stamp: 60, ..lease(Word::Alive, seconds(0.05)) },
     );
-    assert_eq!(sent_heartbeat(effects).1[..2], [17, 18].map(wire_id));
+    // They are named, too: a lost confirmation is made up for.
+    let named = [17, 18].into_iter().chain(1..=14).map(wire_id).collect::<Vec<_>>();
+    assert_eq!(sent_heartbeat(effects).1, named);
 }
 
 /// The grants of its own waiters are those before the next ones.
@@ -124,6 +127,51 @@ fn the_next_waiter_asks_at_the_end_of_a_lease_although_it_has_heard_of_no_rank_s
     // A message tells no ends of leases: the one that it knows of still counts.
     grant_brings(&mut machine, now - 1.0, 7, 60);
     assert_eq!(sent_heartbeat(tick_brings(&mut machine, now)).1, [wire_id(8)]);
+}
+
+/// What is heard of the first one counts for those behind it.
+#[test]
+fn waiters_move_up_with_the_first_one_of_their_client() {
+    let queue = |machine: &mut Machine, now, id: u64, rank| {
+        let spec = LockOptions::new().liveness(seconds(90.0)).of(LockKeys::new("fairlock", "x")).unwrap();
+        let (request, _) = acquire_sends(machine, now, &spec, id);
+        let place = Answer { ticket: 6 + id, ..queued(rank, seconds(35.0 - now)) };
+        let effects = answer_brings(machine, now, request, place);
+        let told =
+            effects.iter().find_map(|effect| if let Effect::Queued { rank, .. } = effect { *rank } else { None });
+        assert_eq!(told, Some(rank));
+    };
+    let mut machine = machine();
+    connect(&mut machine, 0.0);
+    queue(&mut machine, 0.0, 1, 5);
+    queue(&mut machine, 0.0, 2, 6);
+    let (request, _) = heartbeat(&mut machine, 30.0, [90.0, 30.0]);
+    answer_brings(&mut machine, 30.0, request, alive(0, seconds(5.0)));
+    queue(&mut machine, 30.5, 3, 2);
+    grant_brings(&mut machine, 31.0, 1, 60);
+    // The second is the first now, so it asks at the end of the lease.
+    assert_eq!(sent_heartbeat(tick_brings(&mut machine, 35.001)).1, [2, 3].map(wire_id));
+}
+
+#[test]
+fn a_try_does_not_wait_for_the_places_that_its_client_gives_up() {
+    let mut machine = queueing(&[30.0]);
+    acquire_in(&mut machine, 1.0, &start(LockOptions::new()).1, 2, Mode::Try, None);
+    let (request, _) = one_sent(&mut machine, 1.0);
+    machine.handle(at(1.0), Event::Command(Command::Abandon { id: Id(1) }));
+    one_sent(&mut machine, 1.0);
+    let effects = answer_brings(&mut machine, 1.1, request, lease(Word::Busy, seconds(29.0)));
+    assert!(not_granted(&effects).is_some(), "{effects:?}");
+}
+
+/// The server refuses a lease that nobody may ask for.
+#[test]
+fn what_is_left_of_a_lease_is_asked_for_as_the_least_that_there_is() {
+    let options = LockOptions::new().lease(seconds(1.0)).manual_renewal().notice(seconds(0.001));
+    let mut machine = holding(options);
+    reconnect(&mut machine, 0.96, 0.96);
+    let (_, call) = one_sent(&mut machine, 0.96);
+    assert!(matches!(call, Request::Renew(RenewRequest { lease, .. }) if lease == LEAST), "{call:?}");
 }
 
 #[test]
