@@ -105,3 +105,41 @@ fn a_lost_message_costs_a_heartbeat_where_leases_are_longer_than_heartbeats() {
     let longer = |it: Times| Times { lease: it.lease.max(it.liveness), ..it };
     a_lost_message_costs_a_heartbeat(vec(times().prop_map(longer), 3));
 }
+
+/// The same of a client whose waiters differ in how long they count as alive: the quickest one sets the interval, and
+/// another that joins does not put the next heartbeat off.
+#[test]
+fn a_lost_message_costs_a_heartbeat_of_the_quickest_waiter_of_its_client() {
+    let drawn = (vec(times(), 2..6), any::<[u8; 2]>());
+    let result = runner(unshrunk_config(cases(300))).run(&drawn, |(times, [waits, joins])| {
+        let quickest = times[1..].iter().map(|times| times.liveness).min().unwrap_or_default();
+        let mut world = World::new(&scaled(Plan::usual(2, 1), times, quickest));
+        world.no_pushes = true;
+        let specs = world.specs[0].clone();
+        for (nth, spec) in specs.iter().enumerate() {
+            let now = world.now;
+            world.clients[nth.min(1)].start(now, 0, spec.clone(), Mode::Wait, None);
+            world.flow(10 * MS);
+        }
+        world.step(Step::Flow(waits % 224));
+        let (released, holder) = (world.now, world.clients[0].guards.keys().next().copied());
+        let Some(holder) = holder.filter(|_| !world.is_over()) else { return Ok(()) };
+        world.clients[0].let_go(released, holder, false);
+        let heartbeat = quickest.as_nanos() as u64 / 3;
+        let is_served = |world: &World| !world.clients[1].granted.is_empty() || world.is_over();
+        let joined = released + heartbeat / 256 * u64::from(joins);
+        while !is_served(&world) && world.flow_once(joined) {}
+        if !is_served(&world) {
+            world.now = world.now.max(joined);
+            let (now, spec) = (world.now, specs[specs.len() - 1].clone());
+            world.clients[1].start(now, 0, spec, Mode::Wait, None);
+        }
+        while !is_served(&world) && world.flow_once(released + heartbeat + 20 * MS) {}
+        prop_assert_eq!(&world.broken, &None);
+        prop_assert!(is_served(&world), "no waiter has a lock after a heartbeat: {:?}", world.server.locks[0].1.leases);
+        Ok(())
+    });
+    if let Err(error) = result {
+        panic!("{error}");
+    }
+}
