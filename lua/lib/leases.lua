@@ -4,7 +4,7 @@
 -- them back.
 -- NEEDS: named every dropped tags now epoch recover_until held limit limited first_end
 -- NEEDS: seat_epoch seat_token seat_slot seat_most
--- SETS: leases mine conflicts limit limited first_end last_end
+-- SETS: leases mine conflicts limit limited claims first_end last_end
 local leases = {} -- a list, also of those that have ended; and by id
 for i = 1, held > 0 and named and #named or 0 do
   local of_id = named[i]
@@ -29,6 +29,6 @@ if held == 0 or limited == 0 or first_end <= now or conflicts or every or droppe
     end
   end
   -- What is known of them all is found anew by `sweep`.
-  limit, limited, first_end, last_end = HUGE, 0, math.huge, 0
+  limit, limited, claims, first_end, last_end = HUGE, 0, 0, math.huge, 0
 end
 for i = 1, dropped and #leases or 0 do leases[i].ends, leases[i].how = min(leases[i].ends, now), 'lost' end

@@ -186,7 +186,7 @@ if held == 0 or limited == 0 or first_end <= now or conflicts or every or droppe
       end
     end
   end
-  limit, limited, first_end, last_end = 1000, 0, math.huge, 0
+  limit, limited, claims, first_end, last_end = 1000, 0, 0, math.huge, 0
 end
 for i = 1, dropped and #leases or 0 do leases[i].ends, leases[i].how = min(leases[i].ends, now), 'lost' end
 for i = 1, #leases do

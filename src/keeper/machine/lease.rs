@@ -152,16 +152,15 @@ impl LockMachine {
         let held_enough = lease.spec.max_hold.is_some_and(|longest| lease.granted + longest <= core.now);
         let automatic = lease.renew_every.is_some() && !held_enough;
         let prolongs = !lease.confirmed || automatic || !lease.questions.is_empty();
-        // The server never shortens a lease. It is told the whole length, which a recovery may have to wait for, and refuses
-        // one that nobody may ask for.
-        let whole = if prolongs { lease.spec.lease.max(left) } else { left.max(LEAST) };
+        // The server never shortens a lease. It is told the whole length, which a recovery may have to wait for.
+        let whole = if prolongs { lease.spec.lease.max(left) } else { left };
         let wanted = lease.questions.iter().map(|wanted| span_until(wanted.until.since(core.now))).max();
         lease.asked = wanted.map_or(whole, |wanted| whole.max(wanted));
         let request = Request::Renew(RenewRequest {
             keys: lease.spec.keys.clone(),
             id: core.wire_id(id),
             seat: lease.seat,
-            lease: lease.asked,
+            lease: lease.asked.max(LEAST), // the server refuses less, and nobody counts on more
             left,
             liveness: lease.spec.liveness,
             most: lease.most,

@@ -56,11 +56,11 @@ pub(in crate::keeper) struct LockMachine {
     pub(super) answered: Option<(Time, Duration)>,
     heartbeat: Option<RequestId>,
     heartbeat_sent: Time,
-    /// The interval that it told.
-    heartbeat_told: Duration,
-    /// The first waiter that it named, and whether the answer is that none of those still waits.
-    named: Option<Id>,
-    none_waits: bool,
+    /// The interval that was told last, by a heartbeat or an acquire.
+    pub(super) heartbeat_told: Duration,
+    /// The waiters that it named, and whether the answer is that none of those still waits.
+    named: Vec<Id>,
+    pub(super) none_waits: bool,
 }
 
 impl LockMachine {
@@ -78,7 +78,7 @@ impl LockMachine {
     }
 
     /// The interval of heartbeats: that of the quickest waiter, whose claim may last no longer than three of its own.
-    fn heartbeat_every(&self) -> Duration {
+    pub(super) fn heartbeat_every(&self) -> Duration {
         self.livenesses.first_key_value().map_or(self.liveness, |(shortest, _)| *shortest) / 3
     }
 
@@ -158,7 +158,6 @@ impl LockMachine {
     pub(super) fn has_asked(&mut self, sent: Time) {
         if self.order.len() <= 1 {
             self.heartbeat_sent = self.heartbeat_sent.max(sent);
-            self.heartbeat_told = self.heartbeat_every();
         }
     }
 
@@ -174,9 +173,9 @@ impl LockMachine {
         if self.heartbeat.is_some() {
             return;
         }
-        // Until a heartbeat has told a longer interval, the server goes by that of the last one.
+        // Until it is told a longer interval, the server goes by the last one.
         let mut due = self.heartbeat_sent + self.heartbeat_every().min(self.heartbeat_told);
-        if self.none_waits && self.in_line(false).next().is_some_and(|waits| self.named != Some(waits)) {
+        if self.none_waits && self.in_line(false).next().is_some_and(|waits| self.named.first() != Some(&waits)) {
             // Those that it named are granted the lock, and so may be the next ones.
             due = core.now;
         }
@@ -194,8 +193,8 @@ impl LockMachine {
             return;
         }
         (self.heartbeat_sent, self.heartbeat_told) = (core.now, self.heartbeat_every());
-        let named: Vec<Id> = self.in_line(false).chain(self.in_line(true)).take(NAMED).collect();
-        (self.named, self.none_waits) = (named.first().copied(), false);
+        self.named = self.in_line(false).chain(self.in_line(true)).take(NAMED).collect();
+        self.none_waits = false;
         let request = Request::Heartbeat(HeartbeatRequest {
             keys: self.keys.clone(),
             client: core.client.clone(),
@@ -203,7 +202,7 @@ impl LockMachine {
             buffer: self.buffer,
             heartbeat: self.heartbeat_interval(),
             memory: self.memory(core.now),
-            ids: named.into_iter().map(|id| core.wire_id(id)).collect(),
+            ids: self.named.iter().map(|&id| core.wire_id(id)).collect(),
         });
         self.heartbeat = Some(core.send(InFlight::Heartbeat, request));
     }
@@ -222,18 +221,21 @@ impl LockMachine {
         // A server that is silent for longer is given up, so a longer time means that this process was stopped. The
         // lock clock follows if scripts are no more than two intervals apart.
         let took = core.now.since(sent).min(core.needed + GRACE).as_secs_f64();
-        self.slow = (took / (self.liveness * 2 / 3).as_secs_f64()).ceil().max(1.0) as u32;
+        self.slow = (took / (2 * self.heartbeat_every()).as_secs_f64()).ceil().max(1.0) as u32;
         match verdict {
             HeartbeatVerdict::Unknown => {
                 self.reenter(core, |_| true);
             }
             HeartbeatVerdict::Alive { rank: Some(rank) } => {
                 self.kept_alive(sent);
-                let first = self.named.and_then(|first| self.waiters.get(&first)).and_then(|waiter| waiter.place);
-                first.into_iter().for_each(|(place, _)| self.begins_at(place.saturating_sub(rank)));
+                // That of the first which waits: the leases of others are in the answer.
+                let waits = |id: &&Id| common.own(&core.wire_id(**id)).is_none();
+                let first = self.named.iter().find(waits).copied();
+                let before = first.and_then(|first| self.waiters.get(&first)?.place);
+                before.into_iter().for_each(|(place, _)| self.begins_at(place.saturating_sub(rank)));
                 let place = self.place_on_line(rank);
-                let first = self.named.and_then(|first| self.waiters.get_mut(&first));
-                first.into_iter().for_each(|waiter| waiter.place = Some((place, core.now)));
+                let waiter = first.and_then(|first| self.waiters.get_mut(&first));
+                waiter.into_iter().for_each(|waiter| waiter.place = Some((place, core.now)));
             }
             HeartbeatVerdict::Alive { rank: None } => self.none_waits = true,
         }

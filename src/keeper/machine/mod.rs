@@ -342,8 +342,16 @@ impl Machine {
     // ---- time ----
 
     fn run_timers(&mut self) {
+        let mut waits = false;
         while let Some(timer) = self.core.timers.pop(self.core.now) {
-            self.on_timer(timer);
+            match timer {
+                // What has come is taken in before silence is judged: a tick follows it.
+                Timer::Stall if !self.core.has_all => waits = true,
+                timer => self.on_timer(timer),
+            }
+        }
+        if waits {
+            self.core.timers.set(Timer::Stall, self.core.now);
         }
     }
 
@@ -365,8 +373,8 @@ impl Machine {
             Timer::Question(question) => self.fail_question(question, self.core.no_answer()),
             Timer::Renewal(id, question) => self.at(id, |lock, core| lock.renewal_timed_out(core, id, question)),
             Timer::AskAgain(question) => self.ask_in_turn(question),
-            // Answers may have arrived while this thread did not run, or took in others: it takes them in before it judges.
-            Timer::Stall if !std::mem::replace(&mut self.core.suspects, true) || !self.core.has_all => {
+            // Answers may have arrived while this thread did not run.
+            Timer::Stall if !std::mem::replace(&mut self.core.suspects, true) => {
                 self.core.timers.set(Timer::Stall, self.core.now + GRACE);
             }
             Timer::Stall => {

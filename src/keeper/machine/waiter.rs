@@ -76,6 +76,8 @@ pub(in crate::keeper) struct Waiter {
     pub(super) late: bool,
     /// The answer of replicas when too few had the grant.
     pub(super) shortage: Option<Arc<str>>,
+    /// It found the lock held by its own client, which was giving it back. It asks again once.
+    asked_again: bool,
 }
 
 impl Waiter {
@@ -100,7 +102,9 @@ impl LockMachine {
         let AcquireCall { spec, about, mode, timeout, called } = asked;
         self.liveness = self.liveness.max(spec.liveness);
         self.buffer = self.buffer.max(spec.buffer);
-        self.count_in(spec.liveness);
+        if mode != Mode::Try {
+            self.count_in(spec.liveness);
+        }
         core.expect_within(spec.liveness / 3);
         let timeout = timeout.map(|timeout| called + timeout);
         let answer_by = (mode == Mode::Try).then_some(called + ANSWER_TIMEOUT);
@@ -124,6 +128,7 @@ impl LockMachine {
             trace: Trace::None,
             late: false,
             shortage: None,
+            asked_again: false,
         };
         self.waiters.insert(id, waiter);
         core.locks_of.insert(id, self.name().clone());
@@ -150,6 +155,7 @@ impl LockMachine {
 
     fn acquire_request(&mut self, core: &Core, id: Id) -> Option<Request> {
         let known = self.memory(core.now);
+        self.heartbeat_told = self.heartbeat_every();
         let waiter = self.waiters.get(&id)?;
         // A seat from before a long sleep is of another epoch than what was heard since, and nothing was lost.
         let has_slept = waiter.seat != Seat::NONE && waiter.epoch.is_none();
@@ -253,7 +259,9 @@ impl LockMachine {
             }
             // It stopped at its batch limit: the lock may be free behind zombies. Or the holder is this client, which is
             // giving the lock back.
-            AcquireVerdict::Busy(_) if common.again || gives_back => {
+            AcquireVerdict::Busy(_)
+                if common.again || gives_back && !std::mem::replace(&mut waiter.asked_again, true) =>
+            {
                 waiter.phase = Phase::Asking;
                 self.resume(core, id);
             }
@@ -367,7 +375,9 @@ impl LockMachine {
     /// Takes a waiter out of all places.
     pub(super) fn remove_waiter(&mut self, core: &mut Core, id: Id) -> Option<Waiter> {
         let waiter = self.waiters.remove(&id)?;
-        self.count_out(waiter.spec.liveness);
+        if waiter.mode != Mode::Try {
+            self.count_out(waiter.spec.liveness);
+        }
         core.locks_of.remove(&id);
         core.members -= 1;
         core.timers.clear(&Timer::Timeout(id));
@@ -376,7 +386,7 @@ impl LockMachine {
         self.leave_order(waiter.ticket, id);
         waiter.turn.map(|turn| core.unsent.acquires.remove(&turn));
         if self.order.is_empty() {
-            self.gone = 0;
+            (self.gone, self.none_waits) = (0, false);
             core.timers.clear(&Timer::Heartbeat(self.name().clone()));
         }
         Some(waiter)
