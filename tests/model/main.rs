@@ -8,6 +8,7 @@
 
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
+mod crowds;
 mod judged;
 mod mixed_settings;
 #[path = "mod.rs"]
