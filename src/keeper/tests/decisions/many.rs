@@ -170,8 +170,15 @@ fn what_is_left_of_a_lease_is_asked_for_as_the_least_that_there_is() {
     let options = LockOptions::new().lease(seconds(1.0)).manual_renewal().notice(seconds(0.001));
     let mut machine = holding(options);
     reconnect(&mut machine, 0.96, 0.96);
-    let (_, call) = one_sent(&mut machine, 0.96);
+    let (renewal, call) = one_sent(&mut machine, 0.96);
     assert!(matches!(call, Request::Renew(RenewRequest { lease, .. }) if lease == LEAST), "{call:?}");
+    // Nobody counts on more than what was left.
+    let before = machine.lease(Id(1)).unwrap().deadline();
+    answer_brings(&mut machine, 0.96, renewal, lease(Word::Renewed, LEAST));
+    assert!(
+        machine.lease(Id(1)).unwrap().deadline().since(before) < Duration::from_millis(1),
+        "but for what is rounded"
+    );
 }
 
 #[test]

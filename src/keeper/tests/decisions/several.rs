@@ -99,12 +99,18 @@ fn grants_of_one_script_are_handed_out_without_asking() {
 fn a_busy_lock_of_which_this_client_gives_a_lease_back_is_asked_for_again() {
     let mut machine = holding(LockOptions::new().slots(2));
     let spec = start(LockOptions::new().slots(2)).1;
+    let (second, _) = acquire_sends(&mut machine, 0.5, &spec, 3);
+    answer_brings(&mut machine, 0.6, second, Answer { granted_token: 8, stamp: 8, ..lease(Word::Granted, spec.lease) });
     acquire_in(&mut machine, 1.0, &spec, 2, Mode::Try, None);
     let (request, _) = one_sent(&mut machine, 1.0);
     ask_sends(&mut machine, 1.0, 9, Question::Release { id: Id(1) });
     let effects = answer_brings(&mut machine, 1.1, request, lease(Word::Busy, seconds(29.0)));
     assert!(not_granted(&effects).is_none());
-    assert!(calls(effects).iter().any(|(_, call)| matches!(call, Request::Acquire(_))));
+    let (again, _) = calls(effects).into_iter().find(|(_, call)| matches!(call, Request::Acquire(_))).unwrap();
+    // It asks again once: others of its client may take slots and give them back for ever.
+    ask_sends(&mut machine, 1.2, 10, Question::Release { id: Id(3) });
+    let effects = answer_brings(&mut machine, 1.3, again, lease(Word::Busy, seconds(29.0)));
+    assert!(not_granted(&effects).is_some(), "{effects:?}");
 }
 
 // ---- downgrades ----
