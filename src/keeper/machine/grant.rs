@@ -134,7 +134,7 @@ impl LockMachine {
     pub(super) fn resolve(&mut self, core: &mut Core, id: Id, grant: Grant) {
         if let Some(waiter) = self.remove_waiter(core, id) {
             // All that stood before it have left the queue, and so has it.
-            waiter.place.into_iter().for_each(|(place, _)| self.begins_at(place + 1));
+            self.gone = self.gone.max(waiter.place.map_or(0, |(place, _)| place + 1));
             self.hold(core, id, waiter, grant);
             self.plan_heartbeat(core);
         }

@@ -104,21 +104,11 @@ impl LockMachine {
     }
 
     // Ranks are kept on a line that does not move, so that what is heard of one waiter counts for those behind it: `gone`
-    // is where the queue begins.
-
-    /// The place on the line of a waiter that has so many before it.
-    pub(super) fn place_on_line(&self, rank: u64) -> u64 {
-        self.gone + rank
-    }
+    // is where the queue begins, and a waiter that has `rank` before it stands at `gone + rank`.
 
     /// How many are before it, by all that was heard since.
     pub(super) fn rank_at(&self, place: u64) -> u64 {
         place.saturating_sub(self.gone)
-    }
-
-    /// The queue begins here, or behind.
-    pub(super) fn begins_at(&mut self, place: u64) {
-        self.gone = self.gone.max(place);
     }
 
     /// What a request brings that is written now. Waiters that have slept for so long that the server may have forgotten
@@ -230,12 +220,10 @@ impl LockMachine {
                 self.kept_alive(sent);
                 // That of the first which waits: the leases of others are in the answer.
                 let waits = |id: &&Id| common.own(&core.wire_id(**id)).is_none();
-                let first = self.named.iter().find(waits).copied();
-                let before = first.and_then(|first| self.waiters.get(&first)?.place);
-                before.into_iter().for_each(|(place, _)| self.begins_at(place.saturating_sub(rank)));
-                let place = self.place_on_line(rank);
-                let waiter = first.and_then(|first| self.waiters.get_mut(&first));
-                waiter.into_iter().for_each(|waiter| waiter.place = Some((place, core.now)));
+                if let Some(waiter) = self.named.iter().find(waits).and_then(|first| self.waiters.get_mut(first)) {
+                    self.gone = self.gone.max(waiter.place.map_or(0, |(place, _)| place.saturating_sub(rank)));
+                    waiter.place = Some((self.gone + rank, core.now));
+                }
             }
             HeartbeatVerdict::Alive { rank: None } => self.none_waits = true,
         }
