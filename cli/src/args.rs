@@ -10,7 +10,6 @@ use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::look::{breaking, status, wait};
-use crate::run::hold;
 use crate::text::printable;
 use crate::{connect, doctor, exporter, history, local, run, shipped, stderr, tips, variables, watch};
 
@@ -77,7 +76,7 @@ pub(crate) enum Task {
     /// Wait in line for a lock, and run a command while holding it
     Run(run::Args),
     /// Hold a lock for a script, without a command
-    Hold(hold::Args),
+    Hold(run::HoldArgs),
     /// Show locks, who holds them, and who waits
     Status(status::Args),
     /// Wait until locks are free, without taking them

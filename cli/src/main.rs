@@ -99,7 +99,7 @@ fn become_what_is_asked_for() -> ExitCode {
     let is_quiet = match &cli.task {
         // The doctor says all that a warning would say, and more.
         Task::Doctor(_) => true,
-        Task::Run(run::Args { wait, .. }) | Task::Hold(run::hold::Args { wait, .. }) => wait.quiet,
+        Task::Run(run::Args { wait, .. }) | Task::Hold(run::HoldArgs { wait, .. }) => wait.quiet,
         _ => false,
     };
     if !is_quiet {

@@ -205,12 +205,7 @@ class Client(OfOneProcess):
         checked, client = lock_options(**options), _native.Client
         return RwLock(self._lock(name, checked, client.reader), self._lock(name, checked, client.writer))
 
-    def _lock(
-        self,
-        name: str,
-        options: Dict[str, Any],
-        make: _Make = _plain,
-    ) -> Lock:
+    def _lock(self, name: str, options: Dict[str, Any], make: _Make = _plain) -> Lock:
         # What cannot work is refused now.
         made = make(self._native(), required("the lock's name", name), options)
         made_by = self._client

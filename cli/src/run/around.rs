@@ -1,10 +1,9 @@
 //! The scripts around this process that hold a lock by `fairlock hold --fd`. Their stand-ins show which lock it is.
 
 use std::ffi::OsString;
-use std::os::fd::RawFd;
 use std::os::unix::ffi::OsStringExt as _;
 
-use super::stand_in;
+use super::stand_in::{self, StandIn};
 use crate::args::{Cli, Task};
 use crate::connect;
 use crate::exit::Failure;
@@ -14,17 +13,9 @@ use crate::text::printable;
 /// What names a server, and the locks there.
 const VARIABLES: [&[u8]; 4] = [b"REDIS_URL=", b"FAIRLOCK_REDIS=", b"FAIRLOCK_LOCAL=", b"FAIRLOCK_PREFIX="];
 
-/// The process that holds a lock for a script.
-pub(super) struct StandIn {
-    pub(super) pid: i32,
-    script: i32,
-    /// What the script closes in the end.
-    pub(super) descriptor: RawFd,
-}
-
 /// The one that holds this lock for the nearest script around this process.
 pub(super) fn stand_in(server: &connect::Args, name: &str) -> Option<StandIn> {
-    let mut all: Vec<StandIn> = table::numbers().filter_map(|pid| StandIn::look(pid, server, name)).collect();
+    let mut all: Vec<StandIn> = table::numbers().filter_map(|pid| look(pid, server, name)).collect();
     // A shell becomes the last command of its script.
     let mut around = std::iter::once(table::own_pid()).chain(table::ancestors());
     let nearest = around.find_map(|ancestor| all.iter().position(|one| one.script == ancestor))?;
@@ -52,20 +43,18 @@ pub(super) fn refuse_own<'a>(server: &connect::Args, names: impl Iterator<Item =
     Ok(())
 }
 
-impl StandIn {
-    /// None if this process is no stand-in that holds this lock of this server.
-    fn look(pid: i32, server: &connect::Args, name: &str) -> Option<Self> {
-        let mut words = texts(pid, "cmdline").into_iter().map(OsString::from_vec).skip(1);
-        if words.next()? != stand_in::WORD {
-            return None;
-        }
-        let script = words.next()?.to_str()?.parse().ok()?;
-        let told = Cli::of(std::iter::once("fairlock".into()).chain(words)).ok()?;
-        let Task::Hold(args) = told.task else { return None };
-        let is_meant = args.name == name || args.and.iter().any(|other| other == name);
-        let is_there = told.server.names_the_same_as(server) && variables(pid) == variables(table::own_pid());
-        (is_meant && is_there).then_some(Self { pid, script, descriptor: args.fd? })
+/// None if this process is no stand-in that holds this lock of this server.
+fn look(pid: i32, server: &connect::Args, name: &str) -> Option<StandIn> {
+    let mut words = texts(pid, "cmdline").into_iter().map(OsString::from_vec).skip(1);
+    if words.next()? != stand_in::WORD {
+        return None;
     }
+    let script = words.next()?.to_str()?.parse().ok()?;
+    let told = Cli::of(std::iter::once("fairlock".into()).chain(words)).ok()?;
+    let Task::Hold(args) = told.task else { return None };
+    let is_meant = args.name == name || args.and.iter().any(|other| other == name);
+    let is_there = told.server.names_the_same_as(server) && variables(pid) == variables(table::own_pid());
+    (is_meant && is_there).then_some(StandIn { pid, script, descriptor: args.fd? })
 }
 
 fn variables(pid: i32) -> Vec<Vec<u8>> {

@@ -41,6 +41,7 @@ mod around;
 mod event_file;
 mod held_locks;
 pub(crate) mod hold;
+mod hold_args;
 mod inbox;
 mod label;
 mod nested;
@@ -57,6 +58,7 @@ use std::borrow::Cow;
 use std::ffi::OsString;
 
 pub(crate) use args::Args;
+pub(crate) use hold_args::HoldArgs;
 pub(crate) use stand_in::WORD as STAND_IN;
 use tokio::runtime::Builder;
 

@@ -19,7 +19,6 @@ use rustix::fs::{FileType, OFlags, fstat};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::process::Pid;
 
-use super::around::StandIn;
 use super::event_file;
 use crate::exit::{self, Failure, say};
 use crate::process::open_file::OpenFile;
@@ -68,6 +67,14 @@ fn script_with(descriptor: RawFd, about: &Metadata) -> i32 {
     };
     let caller = rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
     table::ancestors().take_while(|pid| has(*pid)).last().unwrap_or(caller)
+}
+
+/// The process that holds a lock for a script.
+pub(super) struct StandIn {
+    pub(super) pid: i32,
+    pub(super) script: i32,
+    /// What the script closes in the end.
+    pub(super) descriptor: RawFd,
 }
 
 /// The script for which a stand-in holds its locks.
