@@ -4,7 +4,6 @@
 #   redis-6.0 redis-7.0 redis-8.0 valkey-8.1 valkey-9    on that server (scripts/fetch-servers.sh)
 #   least                                                every client with exactly the rights that docs/guide.md lists
 #   sentinel cluster                                     every server behind sentinels, or as a cluster
-#   layout-2                                             jobs of the last version with that layout of the keys, next to ours
 #
 # A row can combine two: redis-6.0+cluster. TESTS names binaries of tests, or files in them as in `api::leases`, where not all
 # that start servers should run.
@@ -12,7 +11,7 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-[ $# -gt 0 ] || set -- redis-6.0 redis-7.0 redis-8.0 valkey-8.1 valkey-9 least sentinel cluster layout-2
+[ $# -gt 0 ] || set -- redis-6.0 redis-7.0 redis-8.0 valkey-8.1 valkey-9 least sentinel cluster
 # Without the tests of the test kit itself.
 tests=${TESTS:-$(dirname tests/*/main.rs cli/tests/*/main.rs | xargs -n 1 basename | grep -vE '^(mutants|selftest)$')}
 
@@ -24,29 +23,15 @@ set_up() {
         case $part in
             least) export FAIRLOCK_TEST_USER=least ;;
             sentinel | cluster) export FAIRLOCK_TOPOLOGY=$part ;;
-            layout-2) build_layout_2 || return 1 ;;
             *) FAIRLOCK_REDIS_SERVER=$(./scripts/fetch-servers.sh "$part") || return 1 ;;
         esac
     done
     FAIRLOCK_REDIS_SERVER=$(./scripts/ensure-redis.sh)
 }
 
-# Builds the command line of that version, if git knows it.
-build_layout_2() {
-    local commit=1186bd02da40f8df42e4cd2df5b92a624b3af861 folder=target/layout-2
-    export FAIRLOCK_LAYOUT_2=$PWD/$folder/target/debug/fairlock
-    git cat-file -e "$commit" 2>/dev/null || return 1
-    mkdir -p "$folder" && git archive "$commit" | tar -x -C "$folder" &&
-        cargo build --manifest-path "$folder/Cargo.toml" --target-dir "$folder/target" -p fairlock-cli
-}
-
 run() {
     local binaries=() files=() test
     set_up "$1" || return $no_server
-    if [[ $1 == *layout-2* ]]; then
-        cargo test -p fairlock -p fairlock-cli --features fairlock/tls,fairlock/metrics --test cli -- --ignored layouts::
-        return
-    fi
     for test in $tests; do
         # These tests use no client of fairlock, so only another server makes a difference to them.
         [[ $test == model && $1 =~ ^(least|sentinel|cluster) ]] && continue

@@ -202,7 +202,7 @@ mod tests {
             assert!(matches!(refusal(line), Refusal::WrongType(_)), "{:?}", refusal(line));
         }
         assert!(matches!(refusal("ERR unknown command 'EVALSHA'"), Refusal::Permanent(_)));
-        let other = refusal("OTHERLAYOUT the lock is kept in layout 2");
+        let other = refusal("OTHERLAYOUT the lock is kept in layout 99");
         assert!(matches!(other, Refusal::OtherLayout(_)), "{other:?}");
     }
 }

@@ -6,6 +6,7 @@
 // A test reports its failure by a panic.
 #![allow(clippy::expect_used, clippy::unwrap_used)]
 
+pub mod another_layout;
 pub mod certificates;
 pub mod child;
 mod clients;
@@ -15,7 +16,6 @@ pub mod faults;
 pub mod forgery;
 pub mod history;
 pub mod impostor;
-pub mod layout_2;
 pub mod log;
 pub mod mark;
 mod place;

@@ -5,7 +5,6 @@
 //! | `FAIRLOCK_REDIS_SERVER` | a path | this is the binary of all servers |
 //! | `FAIRLOCK_TEST_USER` | `least` | [`RedisServer::url`] logs in as a user with exactly the rights that docs/guide.md lists |
 //! | `FAIRLOCK_TOPOLOGY` | `sentinel`, `cluster` | it names sentinels, or the nodes of a cluster |
-//! | `FAIRLOCK_LAYOUT_2` | a path | `cli::layouts` runs this program of layout 2 next to the one under test |
 //! | `FAIRLOCK_CREW` | `semaphore`, `readers`, `mixture` | this is what crews use: 3 slots, 9 readers for each writer, or all kinds on one name |
 //!
 //! `make test-matrix` sets these and others in turn. Some tests are not affected: `model` talks to its servers without

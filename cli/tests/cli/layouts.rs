@@ -1,15 +1,13 @@
 //! Locks that another version of fairlock keeps: each subcommand says so, and what to do; and shows all other locks.
 
-use std::process::Command;
-
-use testkit::layout_2;
+use testkit::another_layout;
 
 use crate::look::{call, objects};
 use crate::pty::Terminal;
-use crate::shared::{Finished, Process, Redis, Signal, hold};
+use crate::shared::{Finished, Redis, hold};
 
-fn theirs(redis: &Redis, name: &str, state: &str) {
-    layout_2::write(&mut redis.raw(), "fairlock", name, state);
+fn theirs(redis: &Redis, name: &str) {
+    another_layout::write(&mut redis.raw(), name, another_layout::STATE);
 }
 
 /// It says what was found, and each way out.
@@ -17,7 +15,7 @@ fn theirs(redis: &Redis, name: &str, state: &str) {
 fn tells_the_ways_out(said: &str, name: &str) {
     let keys = ["lock", "waiters"].map(|key| format!("\"fairlock:{{{name}}}:{key}\""));
     let found = format!("the lock \"{name}\" is used by another version of fairlock");
-    let layouts = "is kept in layout 2, this client knows layout 4";
+    let layouts = another_layout::FOUND;
     let parts = [&found, layouts, "upgrade together", "another name or prefix", "delete the keys", &keys[0], &keys[1]];
     assert!(parts.iter().all(|part| said.contains(part)), "{said}");
 }
@@ -30,57 +28,54 @@ fn is_refused(finished: &Finished, name: &str) {
 }
 
 #[test]
-fn every_subcommand_refuses_a_lock_of_layout_2_with_the_ways_out() {
+fn every_subcommand_refuses_a_lock_of_another_layout_with_the_ways_out() {
     let redis = Redis::start();
-    for state in layout_2::STATES {
-        theirs(&redis, "x", state);
-        let found = layout_2::dump(&mut redis.raw(), "fairlock", "x");
-        for words in [
-            "run x -- true",
-            "run x --timeout 1h -- true",
-            "run x --no-wait -- true",
-            "run x --quiet --conflict-exit-code 0 -- true",
-            "status",
-            "status x",
-            "status x* --json",
-            "wait x",
-            "wait x --timeout 1h",
-            "wait x*",
-            "history x",
-            "history x on",
-            "history x off",
-            "break x",
-            "break x --token 1",
-            "break x --force --json",
-        ] {
-            is_refused(&call(&redis, &words.split(' ').collect::<Vec<_>>()), "x");
-        }
-        let held = redis.fairlock().args(["hold", "x"]).stdin(std::io::pipe().unwrap().0).output().unwrap();
-        assert_eq!(held.status.code(), Some(125), "{held:?}");
-        tells_the_ways_out(&String::from_utf8(held.stderr).unwrap(), "x");
-        let checked = call(&redis, &["status", "--check", "x"]);
-        assert_eq!((checked.code, checked.stdout.lines().count()), (3, 1), "{checked:?}");
-        assert!(checked.stdout.starts_with("UNKNOWN - "), "{checked:?}");
-        tells_the_ways_out(&checked.stdout, "x");
-        assert_eq!(layout_2::dump(&mut redis.raw(), "fairlock", "x"), found, "it was written over");
-        let () = redis::cmd("DEL").arg(&["fairlock:{x}:lock", "fairlock:{x}:waiters"]).query(&mut redis.raw()).unwrap();
-        assert_eq!(redis.run("x", &[], "true").finish().code, 0, "the lock begins anew");
-        let () = redis::cmd("DEL").arg("fairlock:{x}:lock").query(&mut redis.raw()).unwrap();
+    theirs(&redis, "x");
+    let found = another_layout::dump(&mut redis.raw(), "x");
+    for words in [
+        "run x -- true",
+        "run x --timeout 1h -- true",
+        "run x --no-wait -- true",
+        "run x --quiet --conflict-exit-code 0 -- true",
+        "status",
+        "status x",
+        "status x* --json",
+        "wait x",
+        "wait x --timeout 1h",
+        "wait x*",
+        "history x",
+        "history x on",
+        "history x off",
+        "break x",
+        "break x --token 1",
+        "break x --force --json",
+    ] {
+        is_refused(&call(&redis, &words.split(' ').collect::<Vec<_>>()), "x");
     }
+    let held = redis.fairlock().args(["hold", "x"]).stdin(std::io::pipe().unwrap().0).output().unwrap();
+    assert_eq!(held.status.code(), Some(125), "{held:?}");
+    tells_the_ways_out(&String::from_utf8(held.stderr).unwrap(), "x");
+    let checked = call(&redis, &["status", "--check", "x"]);
+    assert_eq!((checked.code, checked.stdout.lines().count()), (3, 1), "{checked:?}");
+    assert!(checked.stdout.starts_with("UNKNOWN - "), "{checked:?}");
+    tells_the_ways_out(&checked.stdout, "x");
+    assert_eq!(another_layout::dump(&mut redis.raw(), "x"), found, "it was written over");
+    another_layout::delete(&mut redis.raw(), "x");
+    assert_eq!(redis.run("x", &[], "true").finish().code, 0, "the lock begins anew");
 }
 
 #[test]
-fn a_lock_of_layout_2_among_a_thousand_is_told_and_hides_no_other() {
+fn a_lock_of_another_layout_among_a_thousand_is_told_and_hides_no_other() {
     let redis = Redis::start();
     assert_eq!(redis.run("idle", &[], "true").finish().code, 0);
-    let [idle, _] = layout_2::dump(&mut redis.raw(), "fairlock", "idle");
+    let [idle, _] = another_layout::dump(&mut redis.raw(), "idle");
     let mut copies = redis::pipe();
     for nth in 0..997 {
         copies.cmd("RESTORE").arg(format!("fairlock:{{idle{nth}}}:lock")).arg(0).arg(&idle).ignore();
     }
     let () = copies.query(&mut redis.raw()).unwrap();
     let _holder = hold(&redis, "held", "the holder");
-    theirs(&redis, "x", "held");
+    theirs(&redis, "x");
 
     let all = call(&redis, &["status", "--all"]);
     assert_eq!((all.code, all.stdout.lines().count()), (125, 1 + 999), "{all:?}");
@@ -111,7 +106,7 @@ fn a_lock_of_layout_2_among_a_thousand_is_told_and_hides_no_other() {
     assert_eq!(call(&redis, &["wait", "idle*"]).code, 0);
     is_refused(&call(&redis, &["wait", "*"]), "x");
 
-    theirs(&redis, "y", "idle");
+    theirs(&redis, "y");
     let two = call(&redis, &["status", "[xy]"]);
     assert_eq!((two.code, two.stdout.as_str()), (125, ""), "{two:?}");
     assert!(two.stderr.starts_with("fairlock: 2 locks cannot be read; the first: the lock \"x\" "), "{two:?}");
@@ -132,45 +127,14 @@ fn a_key_of_another_type_is_told_and_hides_no_lock() {
     }
 }
 
-/// With the program of layout 2 itself.
-#[test]
-#[ignore = "needs the program of an older version: make test-matrix ROWS=layout-2"]
-fn jobs_of_layout_2_and_of_this_layout_refuse_each_other() {
-    let binary = std::env::var_os("FAIRLOCK_LAYOUT_2").expect("FAIRLOCK_LAYOUT_2, the program of layout 2");
-    let redis = Redis::start();
-    let theirs = |words: &[&str]| Process::spawn(Command::new(&binary).env("REDIS_URL", redis.url()).args(words));
-    assert_eq!(theirs(&["run", "idle", "--", "true"]).finish().code, 0);
-    let holder = theirs(&["run", "held", "--label", "the holder", "--", "sh", "-c", "echo; exec sleep 1000"]);
-    holder.line();
-    let waiter = theirs(&["run", "held", "--", "true"]);
-    assert!(waiter.complaint().contains("1st of 1, held "));
-    for name in ["idle", "held"] {
-        is_refused(&call(&redis, &["run", name, "--", "true"]), name);
-        is_refused(&call(&redis, &["break", name, "--force"]), name);
-    }
-    // They go on.
-    holder.signal(Signal::TERM);
-    assert_eq!((holder.finish().code, waiter.finish().code), (143, 0));
-
-    let _ours = hold(&redis, "ours", "the holder");
-    for words in
-        [&["run", "ours", "--", "true"][..], &["status", "ours"], &["wait", "ours"], &["break", "ours", "--force"]]
-    {
-        let refused = theirs(words).finish();
-        assert_eq!(refused.code, 125, "{refused:?}");
-        assert!(refused.stderr.contains("is kept in layout 4, this client knows layout 2"), "{refused:?}");
-    }
-    assert_eq!(redis.state("ours")["holders"][0]["label"], "the holder");
-}
-
 #[test]
 fn watch_counts_the_locks_that_it_cannot_show() {
     let redis = Redis::start();
-    theirs(&redis, "x", "held");
+    theirs(&redis, "x");
     let mut terminal = Terminal::open_with(80, &[("REDIS_URL", &redis.url())]);
     terminal.enter("$F watch; echo code $?");
     let screen = terminal.await_screen(|screen| screen.contains("1 unreadable"));
-    assert!(screen.contains("layout 2") && screen.contains("delete the keys"), "{screen}");
+    assert!(screen.contains("layout 99") && screen.contains("delete the keys"), "{screen}");
     let _holder = hold(&redis, "held", "the holder");
     terminal.await_screen(|screen| {
         screen.contains("the holder") && screen.starts_with("1 lock, 1 held, 0 waiting, 1 unreadable")

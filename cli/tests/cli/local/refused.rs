@@ -8,7 +8,7 @@ use std::{fs, thread};
 
 use super::Place;
 use crate::shared::{Finished, Process};
-use testkit::{layout_2, say};
+use testkit::{another_layout, say};
 
 #[test]
 fn a_folder_that_others_can_use_is_refused() {
@@ -42,7 +42,7 @@ fn a_server_with_locks_of_another_layout_begins_anew_as_the_tip_says() {
     let place = Place::new();
     assert_eq!(place.local(&["start"]).code, 0);
     let mut raw = redis::Client::open(format!("unix://{}", place.folder().join("redis.sock").display())).unwrap();
-    layout_2::write(&mut raw, "fairlock", "x", "idle");
+    another_layout::write(&mut raw, "x", another_layout::STATE);
     drop(raw);
     let refused = |finished: Finished| {
         assert_eq!((finished.code, finished.stdout.as_str()), (125, ""), "{finished:?}");
