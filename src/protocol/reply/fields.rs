@@ -41,14 +41,14 @@ impl Fields {
     }
 }
 
-/// The rows of a list, each with these columns, and what it has more: a later version may add others.
-fn rows<T, V: Value, const N: usize>(value: &V, read: impl Fn(&[V; N], &[V]) -> Option<T>) -> Option<Vec<T>> {
-    let row = |row: &V| row.list()?.split_first_chunk().and_then(|(columns, more)| read(columns, more));
+/// The rows of a list, each with these columns. A later version may add others.
+fn rows<T, V: Value, const N: usize>(value: &V, read: impl Fn(&[V; N]) -> Option<T>) -> Option<Vec<T>> {
+    let row = |row: &V| row.list()?.first_chunk().and_then(&read);
     value.list()?.iter().map(row).collect()
 }
 
 fn holders(value: &impl Value) -> Option<Vec<Holder>> {
-    rows(value, |[id, slot, token, most, label, owner, held_for, claim, broken, left], _| {
+    rows(value, |[id, slot, token, most, label, owner, held_for, claim, broken, left]| {
         Some(Holder {
             id: text(id)?,
             slot: small(slot)?,
@@ -65,7 +65,7 @@ fn holders(value: &impl Value) -> Option<Vec<Holder>> {
 }
 
 fn page(value: &impl Value) -> Option<Vec<QueuedWaiter>> {
-    rows(value, |[id, ticket, label, owner, waited, alive, most], _| {
+    rows(value, |[id, ticket, label, owner, waited, alive, most]| {
         Some(QueuedWaiter {
             id: text(id)?,
             ticket: number(ticket)?,
@@ -79,7 +79,7 @@ fn page(value: &impl Value) -> Option<Vec<QueuedWaiter>> {
 }
 
 fn past(value: &impl Value) -> Option<Vec<PastGrant>> {
-    rows(value, |[id, token, label, owner, waited, held, how], more| {
+    rows(value, |[id, token, label, owner, waited, held, how, slot]| {
         Some(PastGrant {
             id: text(id)?,
             token: number(token)?,
@@ -87,8 +87,7 @@ fn past(value: &impl Value) -> Option<Vec<PastGrant>> {
             owner: text(owner)?,
             waited: span(waited)?,
             held: span(held)?,
-            // Of a grant of layout 2 there is none.
-            slot: more.first().map_or(Some(0), small)?,
+            slot: small(slot)?,
             ended: match how.bytes()? {
                 b"released" => EndedAs::Released,
                 b"expired" => EndedAs::Expired,
