@@ -81,7 +81,7 @@ elseif joins then
   -- A new ticket is the last one.
   word = 'queued'
   position = (queued or seat_ticket > 0) and call('ZRANK', waiters, id) + 1 or waiting
-  own, owns = struct.pack(OWN, 0, #id, id, SEAT_SIZE, VERSION, epoch, place, 0, 0, most, 0), 1
+  own[1] = struct.pack(OWN, 0, #id, id, SEAT_SIZE, VERSION, epoch, place, 0, 0, most, 0)
 else
   word = 'busy'
   local tell_from, tell_most = 0, 16

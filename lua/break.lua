@@ -28,9 +28,8 @@ for i = 1, #leases do
   end
 end
 if their_token == 0 and force == '1' and now < recover_until then
-  word = 'ended'
-  -- include accounted
-  accounted = 2 -- the word of an operator stands
+  word, sole = 'ended', LAST
+  -- include recovery
 end
 -- include promote
 -- include commit

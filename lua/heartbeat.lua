@@ -18,10 +18,7 @@ local own_pace, lease_us, left_us, shortest_us = heartbeat_us, 0, 0, liveness_us
 -- include lost
 -- include restore: known_…, own_pace, left_us
 named = {unpack(ARGV, 4)}
-for i = 1, #named do
-  local id = named[i]
-  -- include own_id: id, client
-end
+-- include own_ids: named, client
 -- include leases: named
 
 local first, rank, missing

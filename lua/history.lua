@@ -25,15 +25,12 @@ elseif switch == '0' then
   call('DEL', past)
 end
 recorded = call('EXISTS', past)
-if switch ~= '' and calm == 1 then
-  -- A lock with a history is not calm.
+if found and switch ~= '' then
+  -- A lock with a history is not calm. Nothing else changes, nor does its clock.
   local now, leases = seen, {}
   calm, fields = 0, taken and {taken_id, taken} or {}
-  -- include write
+  -- include store
   if taken then call('HDEL', lock, taken_field) end
-elseif found and switch ~= '' then
-  -- The mark is the third byte of the state.
-  call('HSET', lock, '', string.sub(found, 1, 2) .. string.char(recorded) .. string.sub(found, 4))
 end
 -- include clock
 -- include leases

@@ -14,10 +14,7 @@ local own_pace, left_us = known_pace, 0
 -- include lost
 -- include restore: known_…, own_pace, left_us
 named = {unpack(ARGV, 2)}
-for i = 1, #named do
-  id = named[i]
-  -- include own_id: id, client
-end
+-- include own_ids: named, client
 -- include leases: named
 
 local word, told = 'left', nil

@@ -16,7 +16,7 @@ if calm == 1 and seat == '' and (as_claim == 0 or lease_us <= liveness_us) then
     local written = redis.pcall('HSET', lock, '', numbers, field, terms)
     if type(written) == 'table' then return written end
     -- As in lib/answer.lua, in one piece. The flag 2: the lease may be given back by an HDEL.
-    return struct.pack(GRANTED, 7, 'granted', 2, 0, 0, 1, lease_us, 0, min(longest, HOUR_US * 5 / 6), MEMORY_SIZE, VERSION, epoch,
+    return struct.pack(GRANTED, 7, 'granted', 2, 0, 0, 1, lease_us, 0, min(longest, KEEP_US), MEMORY_SIZE, VERSION, epoch,
       stamp, stamp, longest, own_pace, 1, 0, #id, id, SEAT_SIZE, VERSION, epoch, raw, stamp, 0, most, lease_us, 0)
   end
 end

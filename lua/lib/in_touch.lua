@@ -1,7 +1,7 @@
 -- in_touch: the state of a calm lock, and whether the client that asks knows of no loss since. See lib/restore.lua.
 -- NEEDS: found memory
--- SETS: _ epoch stamp seen skew grants longest longest_next recover_until ttl_until taken_field at in_touch known_pace
-local _, _, epoch, stamp, seen, skew, grants, longest, longest_next, recover_until, ttl_until, taken_field, at =
+-- SETS: _ epoch stamp seen skew grants longest longest_next recover_from ttl_until taken_field at in_touch known_pace
+local _, _, epoch, stamp, seen, skew, grants, longest, longest_next, recover_from, ttl_until, taken_field, at =
   struct.unpack(CALM, found)
 local in_touch, known_pace = memory == '', 0
 if #memory >= MEMORY_SIZE then

@@ -2,7 +2,7 @@
 -- granted the lowest free slot, and told by a message. One that does not fit stops all behind it. A contender is alive,
 -- and learns of its grant from the reply.
 -- NEEDS: contender asked asked_us asked_most place ends queued leaving messages fields
--- SETS: leases token stamp grants longest longest_next generation waiting contender place queued head its_id again
+-- SETS: leases token wait_places wait_leases stamp grants longest longest_next generation waiting contender place queued head its_id again
 -- include sweep
 while (contender or waiting > 0) and held < limit and now >= recover_until do
   -- include heads: place → head, again
@@ -25,6 +25,7 @@ while (contender or waiting > 0) and held < limit and now >= recover_until do
   if head or queued then leaving[#leaving + 1], leaving[its_id], waiting = its_id, true, waiting - 1 end
   stamp = max(raw, stamp + 1)
   token, grants = stamp, grants + 1
+  wait_places, wait_leases = 0, 0 -- no later token opens again what is over
   -- If it does not hear of its grant in time, this ticket is its place in the queue again. A try has none: its token
   -- stands in.
   local lowest = ((string.find(tags, FREE, 1, true) or #tags + 1) - 1) / 4

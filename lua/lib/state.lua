@@ -1,28 +1,28 @@
 -- state: reads the numbers of the lock, and whether a key of it was lost.
 -- NEEDS: lock found calm joining
--- SETS: NUMBERS STATE version recorded accounted stamp token epoch seen skew pace pace_until silent_from
--- SETS: silent_until recover_from recover_until recover_pace grants longest longest_next generation waiting live_until
+-- SETS: NUMBERS STATE version recorded stamp token epoch seen skew pace pace_next pace_turn silent_from
+-- SETS: silent_until recover_from wait_places wait_leases sole grants longest longest_next generation waiting live_until
 -- SETS: ttl_until first_end last_end held claims limit limited tags zeroth_size zeroth_at zeroth_in beyond found_waiting lost
 -- SETS: waiters calm taken_field taken_id taken
 local waiters = string.sub(lock, 1, -5) .. 'waiters'
 -- One field, because a number as text costs as much as a command.
 -- The lease of slot 0, which is behind the tags, is unpacked only where it is wanted.
-local NUMBERS, STATE = '<BBBBdddddddddddddddddddddHHHHHc0H', '<BBBBdddddddddddddddddddddHHHHHc0Hc0'
-local version, recorded, accounted, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until, recover_from,
-  recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until, first_end,
-  last_end, held, claims, limit, limited = VERSION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+local NUMBERS, STATE = '<BBBdddddddddddddddddddddddHHHHHc0H', '<BBBdddddddddddddddddddddddHHHHHc0Hc0'
+local version, recorded, stamp, token, epoch, seen, skew, pace, pace_next, pace_turn, silent_from, silent_until, recover_from,
+  wait_places, wait_leases, sole, grants, longest, longest_next, generation, waiting, live_until, ttl_until, first_end,
+  last_end, held, claims, limit, limited = VERSION, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
   HUGE, 0
 local tags, zeroth_size, zeroth_at, zeroth_in, taken_field, taken_id, taken = '', 0, 1, found or '', '', '', false
 if calm == 1 then
   -- All numbers that are not kept are 0, or as after a grant.
-  version, calm, epoch, stamp, seen, skew, grants, longest, longest_next, recover_until, ttl_until, taken_field, zeroth_at =
+  version, calm, epoch, stamp, seen, skew, grants, longest, longest_next, recover_from, ttl_until, taken_field, zeroth_at =
     struct.unpack(CALM, found)
   token, generation = stamp, stamp
   taken_id, taken = string.sub(taken_field, 2), taken_field ~= '' and call('HGET', lock, taken_field)
 elseif found then
-  version, calm, recorded, accounted, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until,
-    recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until,
-    first_end, last_end, held, claims, limit, limited, tags, zeroth_size, zeroth_at = struct.unpack(NUMBERS, found)
+  version, calm, recorded, stamp, token, epoch, seen, skew, pace, pace_next, pace_turn, silent_from, silent_until,
+    recover_from, wait_places, wait_leases, sole, grants, longest, longest_next, generation, waiting, live_until,
+    ttl_until, first_end, last_end, held, claims, limit, limited, tags, zeroth_size, zeroth_at = struct.unpack(NUMBERS, found)
 end
 local beyond = found and string.sub(found, zeroth_at + zeroth_size) or '' -- what a later version of the scripts has added
 if taken then
@@ -37,5 +37,5 @@ end
 local found_waiting = waiting
 -- The keys of a lock live and die together: if they disagree, data was lost. The length is also read before the first
 -- waiter joins, so that a key of another type is found before the first write.
-local lost = (waiting > 0 or not found or joining and (held > 0 or recover_until > 0))
+local lost = (waiting > 0 or not found or joining and (held > 0 or recover_from > 0))
   and call('ZCARD', waiters) ~= waiting

@@ -2,7 +2,7 @@ local id, memory, seat, terms = unpack(ARGV)
 local call, max, min, string, struct = redis.call, math.max, math.min, string, struct
 local lock = KEYS[1]
 local joining, lenient = false, true
-local position, own, owns = 0, '', 0
+local position, own = 0, {}
 local seat_epoch, seat_ticket, seat_token, seat_slot, seat_most = 0, 0, 0, 0, 0
 local liveness_us, buffer_us, heartbeat_us, lease_us, room, most, as_claim, size1, size2, size3, size4, texts_at =
   struct.unpack('<dddddHBBHHH', terms)
@@ -18,25 +18,25 @@ if liveness_us % 1 + buffer_us % 1 + heartbeat_us % 1 + lease_us % 1 + left_us %
   or max(liveness_us, buffer_us, heartbeat_us, lease_us, left_us) > 2592000000000
   or min(liveness_us, buffer_us, heartbeat_us, lease_us, left_us) < 0 then return redis.error_reply('ERR times must be whole microseconds up to 30 days, and a lease or liveness at least 50 ms') end
 local found = call('HGET', lock, '')
-local layout, calm = 4, 0
+local layout, calm = 5, 0
 if found then layout, calm = string.byte(found, 1, 2) end
-if layout ~= 4 then
+if layout ~= 5 then
   return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in layout %d, this client knows layout %d',
-    layout or 0, 4))
+    layout or 0, 5))
 end
 if found and (not calm or calm > 1 or #found < (calm == 1 and 76 or 184)) then
   return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in a form of layout %d that this client does not know',
-    4))
+    5))
 end
 local time = call('TIME')
 local raw = time[1] * 1000000 + time[2]
 if calm == 1 and seat == '' and (as_claim == 0 or lease_us <= liveness_us) then
-  local _, _, epoch, stamp, seen, skew, grants, longest, longest_next, recover_until, ttl_until, taken_field, at =
+  local _, _, epoch, stamp, seen, skew, grants, longest, longest_next, recover_from, ttl_until, taken_field, at =
     struct.unpack('<BBdddddddddHc0', found)
   local in_touch, known_pace = memory == '', 0
   if #memory >= 41 then
     local its_version, its_epoch, its_stamp, its_token, _, its_pace = struct.unpack('<Bddddd', memory)
-    in_touch = its_version == 4 and its_epoch == epoch and its_stamp <= stamp and its_token <= stamp
+    in_touch = its_version == 5 and its_epoch == epoch and its_stamp <= stamp and its_token <= stamp
     known_pace = its_pace
   end
   local now = raw + skew
@@ -46,24 +46,24 @@ if calm == 1 and seat == '' and (as_claim == 0 or lease_us <= liveness_us) then
     local field, beyond, numbers = '@' .. id, at > #found and '' or string.sub(found, at), nil
     stamp = joining and raw + 1 or raw
     grants, longest, longest_next = grants + 1, longest_next > lease_us and longest_next or lease_us, lease_us
-    numbers = struct.pack('<BBdddddddddHc0', 4, 1, epoch, stamp, now, skew, grants, longest, longest_next, recover_until, ttl_until,
+    numbers = struct.pack('<BBdddddddddHc0', 5, 1, epoch, stamp, now, skew, grants, longest, longest_next, recover_from, ttl_until,
       #field, field) .. beyond
     local written = redis.pcall('HSET', lock, '', numbers, field, terms)
     if type(written) == 'table' then return written end
-    return struct.pack('<Bc0BddddddBBdddddHBHc0BBdddHHdI', 7, 'granted', 2, 0, 0, 1, lease_us, 0, min(longest, 3600000000 * 5 / 6), 41, 4, epoch,
-      stamp, stamp, longest, own_pace, 1, 0, #id, id, 29, 4, epoch, raw, stamp, 0, most, lease_us, 0)
+    return struct.pack('<Bc0BddddddBBdddddHBHc0BBdddHHdI', 7, 'granted', 2, 0, 0, 1, lease_us, 0, min(longest, 3000000000), 41, 5, epoch,
+      stamp, stamp, longest, own_pace, 1, 0, #id, id, 29, 5, epoch, raw, stamp, 0, most, lease_us, 0)
   end
 end
 if memory ~= '' and #memory < 41 or seat ~= '' and #seat < 29 then return redis.error_reply('ERR a memory or seat is not one that a script of this layout gave') end
-local memory_version, known_epoch, known_stamp, known_token, known_longest, known_pace = 4, 0, 0, 0, 0, 0
-local seat_version = 4
+local memory_version, known_epoch, known_stamp, known_token, known_longest, known_pace = 5, 0, 0, 0, 0, 0
+local seat_version = 5
 if memory ~= '' then
   memory_version, known_epoch, known_stamp, known_token, known_longest, known_pace = struct.unpack('<Bddddd', memory)
 end
 if seat ~= '' then
   seat_version, seat_epoch, seat_ticket, seat_token, seat_slot, seat_most = struct.unpack('<BdddHH', seat)
 end
-if memory_version ~= 4 or seat_version ~= 4 then return redis.error_reply('ERR a memory or seat is not one that a script of this layout gave') end
+if memory_version ~= 5 or seat_version ~= 5 then return redis.error_reply('ERR a memory or seat is not one that a script of this layout gave') end
 if known_epoch % 1 + known_stamp % 1 + known_token % 1 + known_longest % 1 + known_pace % 1
   + seat_epoch % 1 + seat_ticket % 1 + seat_token % 1 ~= 0
   or known_longest > 2592000000000 or known_pace > 2592000000000 then
@@ -72,20 +72,20 @@ end
 if seat_slot >= 1000 then return redis.error_reply('ERR a memory or seat is not one that a script of this layout gave') end
 if seat_most > 1000 then seat_most = 1000 end
 local waiters = string.sub(lock, 1, -5) .. 'waiters'
-local version, recorded, accounted, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until, recover_from,
-  recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until, first_end,
-  last_end, held, claims, limit, limited = 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+local version, recorded, stamp, token, epoch, seen, skew, pace, pace_next, pace_turn, silent_from, silent_until, recover_from,
+  wait_places, wait_leases, sole, grants, longest, longest_next, generation, waiting, live_until, ttl_until, first_end,
+  last_end, held, claims, limit, limited = 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
   1000, 0
 local tags, zeroth_size, zeroth_at, zeroth_in, taken_field, taken_id, taken = '', 0, 1, found or '', '', '', false
 if calm == 1 then
-  version, calm, epoch, stamp, seen, skew, grants, longest, longest_next, recover_until, ttl_until, taken_field, zeroth_at =
+  version, calm, epoch, stamp, seen, skew, grants, longest, longest_next, recover_from, ttl_until, taken_field, zeroth_at =
     struct.unpack('<BBdddddddddHc0', found)
   token, generation = stamp, stamp
   taken_id, taken = string.sub(taken_field, 2), taken_field ~= '' and call('HGET', lock, taken_field)
 elseif found then
-  version, calm, recorded, accounted, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until,
-    recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until,
-    first_end, last_end, held, claims, limit, limited, tags, zeroth_size, zeroth_at = struct.unpack('<BBBBdddddddddddddddddddddHHHHHc0H', found)
+  version, calm, recorded, stamp, token, epoch, seen, skew, pace, pace_next, pace_turn, silent_from, silent_until,
+    recover_from, wait_places, wait_leases, sole, grants, longest, longest_next, generation, waiting, live_until,
+    ttl_until, first_end, last_end, held, claims, limit, limited, tags, zeroth_size, zeroth_at = struct.unpack('<BBBdddddddddddddddddddddddHHHHHc0H', found)
 end
 local beyond = found and string.sub(found, zeroth_at + zeroth_size) or '' -- what a later version of the scripts has added
 if taken then
@@ -99,11 +99,12 @@ if taken then
   zeroth_size, zeroth_at = #zeroth_in, 1
 end
 local found_waiting = waiting
-local lost = (waiting > 0 or not found or joining and (held > 0 or recover_until > 0))
+local lost = (waiting > 0 or not found or joining and (held > 0 or recover_from > 0))
   and call('ZCARD', waiters) ~= waiting
-local now = raw + skew
+local now, recover_until = raw + skew, 0
+recover_until = recover_from + max(3 * wait_places, sole > 0 and sole >= token and 0 or wait_leases)
 if live_until <= seen then
-  pace = 0
+  pace, pace_next = 0, 0
 elseif pace > 0 then
   if now > seen + 2 * pace and now <= max(last_end, live_until, recover_until) + 3600000000 then now = seen + 2 * pace end
   local latest_us = silent_until - silent_from
@@ -113,7 +114,7 @@ elseif pace > 0 then
 end
 if now < seen then now = seen end
 skew = now - raw
-if now >= recover_until then recover_pace = 0 end
+if now >= recover_until then wait_places, wait_leases = 0, 0 end
 local contender, asked, asked_us, asked_most, ends
 local place = math.huge -- the contender's ticket; a try comes after all waiters
 local queued, joins, moves
@@ -133,38 +134,40 @@ if lost then
   stamp = max(stamp, tonumber(last or 0))
   if joining then call('ZCARD', waiters) end
   stamp = max(raw, stamp + 1)
-  epoch, recover_from, recover_pace, accounted = stamp, now, max(recover_pace, pace), 0
+  epoch, recover_from, wait_places, sole = stamp, now, max(wait_places, pace), 0
   dropped = true
-  recover_pace = max(recover_pace, own_pace)
-  local wait_us = max(3 * recover_pace, longest)
-  recover_until = wait_us > 0 and max(now + wait_us, live_until) or 0
+  wait_places, wait_leases = max(wait_places, own_pace), max(wait_leases, longest, live_until - now)
+  if wait_places + wait_leases == 0 then recover_from = 0 end
   waiting, found_waiting, live_until = 0, 0, 0
+  recover_until = recover_from + max(3 * wait_places, sole > 0 and sole >= token and 0 or wait_leases)
 end
 local word, told = 'disbelieved', nil
-local highest = max(known_epoch, known_stamp, known_token, seat_epoch, seat_ticket, seat_token)
-local believed = highest <= stamp or highest <= raw + 86400000000
-if believed then
-  local knows = known_epoch > 0 -- a stranger knows of no loss
-  local rollback = knows and (known_epoch > epoch or seat_epoch > epoch
-    or known_epoch == epoch and (known_stamp > stamp or known_token > token)
-    or seat_epoch == epoch and (seat_ticket > stamp or seat_token > token))
-  local older = knows and (known_epoch < epoch or seat_epoch > 0 and seat_epoch < epoch)
-  local opens = rollback or older and recover_until == 0
-  if highest > stamp then stamp = highest end
-  if opens then
-    if joining then call('ZCARD', waiters) end
-    stamp = max(raw, stamp + 1)
-    epoch, recover_from, recover_pace, accounted = stamp, now, max(recover_pace, pace), 0
+local believed
+do
+  local highest = max(known_epoch, known_stamp, known_token, seat_epoch, seat_ticket, seat_token)
+  believed = highest <= stamp or highest <= raw + 86400000000
+  if believed then
+    local knows = known_epoch > 0 -- a stranger knows of no loss
+    local ahead = knows and (known_epoch > epoch or seat_epoch > epoch
+      or known_epoch == epoch and (known_stamp > stamp or known_token > token)
+      or seat_epoch == epoch and (seat_ticket > stamp or seat_token > token))
+    local behind = knows and (known_epoch < epoch or seat_epoch > 0 and seat_epoch < epoch)
+    local opens = ahead or behind and recover_from == 0
+    if highest > stamp then stamp = highest end
+    if opens then
+      if joining then call('ZCARD', waiters) end
+      stamp = max(raw, stamp + 1)
+      epoch, recover_from, wait_places, sole = stamp, now, max(wait_places, pace), 0
+    end
+    if opens or behind and now < recover_until then
+      local lasts_us = max(left_us, known_longest)
+      wait_places, wait_leases = max(wait_places, known_pace, own_pace), max(wait_leases, lasts_us)
+      token, longest = max(token, known_token, seat_token), max(longest, lasts_us)
+    end
+    dropped = dropped or ahead
   end
-  if opens or older and now < recover_until then
-    if accounted == 1 and max(known_token, seat_token) > token then accounted = 0 end
-    local lasts_us = max(left_us, known_longest)
-    recover_pace, longest = max(recover_pace, known_pace, own_pace), max(longest, lasts_us)
-    recover_until = max(recover_until, recover_from + max(3 * recover_pace, accounted > 0 and 0 or lasts_us))
-  end
-  if now < recover_until then token = max(token, known_token) end
-  dropped = dropped or rollback
 end
+recover_until = recover_from + max(3 * wait_places, sole > 0 and sole >= token and 0 or wait_leases)
 named = {id}
 local leases = {} -- a list, also of those that have ended; and by id
 for i = 1, held > 0 and named and #named or 0 do
@@ -251,20 +254,18 @@ if not believed then
     end
   end
   local for_people = told and cmsgpack.pack(told) or ''
-  local pieces = {own ~= '' and own or nil}
   for i = 1, client ~= '' and #named + #messages or 0 do
     local lease = i > #named and messages[i - #named][1] or leases[named[i]]
     if lease and lease.ends > now and not lease.told and string.find(lease.id, client, 1, true) == 1
       and string.byte(lease.id, #client + 1) == 46 then
-      lease.told, owns = true, owns + 1
-      pieces[#pieces + 1] = struct.pack('<BHc0BBdddHHd', lease.claim, #lease.id, lease.id, 29, 4, epoch, lease.ticket,
+      lease.told = true
+      own[#own + 1] = struct.pack('<BHc0BBdddHHd', lease.claim, #lease.id, lease.id, 29, 5, epoch, lease.ticket,
         lease.token, lease.slot, lease.most, lease.ends - now)
     end
   end
-  own = #pieces < 2 and pieces[1] or table.concat(pieces)
-  return struct.pack('<Bc0BddddddBBdddddHc0Ic0', #word, word, again and 1 or 0, position, waiting, held,
-    held > 0 and first_end - now or 0, now < recover_until and recover_until - now or 0, min(longest, 3600000000 * 5 / 6), 41,
-    4, epoch, stamp, token, longest, max(pace, recover_pace, own_pace), owns, own, #for_people, for_people)
+  return struct.pack('<Bc0BddddddBBdddddHc0Ic0', #word, word, again and 1 or 0, position, waiting, held, held > 0 and first_end - now or 0,
+    now < recover_until and recover_until - now or 0, min(longest, 3000000000), 41, 5, epoch, stamp, token,
+    longest, max(pace, wait_places, own_pace), #own, table.concat(own), #for_people, for_people)
 end
 if epoch == 0 then
   stamp = max(raw, stamp + 1)
@@ -283,8 +284,9 @@ if not mine or mine.ends <= now then
     local session_end = max(until_now, now + liveness_us + buffer_us)
     sessions[client] = {session_end, count, heartbeat_us}
     live_until = max(live_until, session_end)
-    if heartbeat_us > pace or now >= pace_until then pace, pace_until = heartbeat_us, 0 end
-    if heartbeat_us == pace then pace_until = max(pace_until, session_end) end
+    if now >= pace_turn + 3 * pace then pace, pace_next, pace_turn = pace_next, 0, live_until end
+    if heartbeat_us > pace_next then pace_next = heartbeat_us end
+    if pace_next > pace then pace = pace_next end
   end
   if joining and place == math.huge and waiting >= room then
     while not head and waiting > 0 and looked < 100 do
@@ -377,6 +379,7 @@ while (contender or waiting > 0) and held < limit and now >= recover_until do
   if head or queued then leaving[#leaving + 1], leaving[its_id], waiting = its_id, true, waiting - 1 end
   stamp = max(raw, stamp + 1)
   token, grants = stamp, grants + 1
+  wait_places, wait_leases = 0, 0 -- no later token opens again what is over
   local lowest = ((string.find(tags, '\0\0\0\0', 1, true) or #tags + 1) - 1) / 4
   if holes[1] and holes[1] < lowest then lowest = table.remove(holes, 1) end
   local lease = {slot = lowest, most = its_most,
@@ -424,8 +427,9 @@ if contender and joins then
     local session_end = max(until_now, now + liveness_us + buffer_us)
     sessions[client] = {session_end, count, heartbeat_us}
     live_until = max(live_until, session_end)
-    if heartbeat_us > pace or now >= pace_until then pace, pace_until = heartbeat_us, 0 end
-    if heartbeat_us == pace then pace_until = max(pace_until, session_end) end
+    if now >= pace_turn + 3 * pace then pace, pace_next, pace_turn = pace_next, 0, live_until end
+    if heartbeat_us > pace_next then pace_next = heartbeat_us end
+    if pace_next > pace then pace = pace_next end
   end
   if not queued then
     waiting = waiting + 1
@@ -515,12 +519,12 @@ do
     end
     if calm == 1 then
       local field = '' -- nobody holds it
-      numbers = struct.pack('<BBdddddddddHc0', 4, 1, epoch, stamp, now, skew, grants, longest, longest_next, recover_until, ttl_until,
+      numbers = struct.pack('<BBdddddddddHc0', 5, 1, epoch, stamp, now, skew, grants, longest, longest_next, recover_from, ttl_until,
         #field, field) .. beyond
     else
-      numbers = struct.pack('<BBBBdddddddddddddddddddddHHHHHc0Hc0', 4, 0, recorded, accounted, stamp, token, epoch, now, skew, pace, pace_until,
-        silent_from, silent_until, recover_from, recover_until, recover_pace, grants, longest, longest_next, generation,
-        waiting, live_until, ttl_until, held > 0 and first_end or 0, last_end, held, claims, limit, limited, #tags, tags, #zeroth,
+      numbers = struct.pack('<BBBdddddddddddddddddddddddHHHHHc0Hc0', 5, 0, recorded, stamp, token, epoch, now, skew, pace, pace_next, pace_turn, silent_from,
+        silent_until, recover_from, wait_places, wait_leases, sole, grants, longest, longest_next, generation, waiting,
+        live_until, ttl_until, held > 0 and first_end or 0, last_end, held, claims, limit, limited, #tags, tags, #zeroth,
         zeroth) .. beyond
     end
     local written = redis.pcall('HSET', lock, '', numbers, unpack(fields))
@@ -548,8 +552,8 @@ do
     local tag_at = owner_at + owner_size
     local secret, label = string.sub(entry, secret_at, label_at - 1), string.sub(entry, label_at, owner_at - 1)
     local owner, tag = string.sub(entry, owner_at, tag_at - 1), string.sub(entry, tag_at, tag_at + tag_size - 1)
-    local message = struct.pack('<Bc0dBBdddddBBdddHHHc0Bc0Hc0', #kind, kind, its_left_us, 41, 4, epoch,
-      stamp, token, longest, max(pace, recover_pace), 29, 4, epoch, lease.ticket, lease.token, lease.slot,
+    local message = struct.pack('<Bc0dBBdddddBBdddHHHc0Bc0Hc0', #kind, kind, its_left_us, 41, 5, epoch,
+      stamp, token, longest, max(pace, wait_places), 29, 5, epoch, lease.ticket, lease.token, lease.slot,
       lease.most, #lease.id, lease.id, #secret, secret, #lock, lock)
     local to = string.match(lock, '^[^{]*') .. (tag ~= '' and '{' .. tag .. '}:' or '') .. 'client:'
       .. string.sub(lease.id, 1, string.find(lease.id, '.', 1, true) - 1)
@@ -563,7 +567,7 @@ if mine and mine.ends > now then
 elseif joins then
   word = 'queued'
   position = (queued or seat_ticket > 0) and call('ZRANK', waiters, id) + 1 or waiting
-  own, owns = struct.pack('<BHc0BBdddHHd', 0, #id, id, 29, 4, epoch, place, 0, 0, most, 0), 1
+  own[1] = struct.pack('<BHc0BBdddHHd', 0, #id, id, 29, 5, epoch, place, 0, 0, most, 0)
 else
   word = 'busy'
   local tell_from, tell_most = 0, 16
@@ -607,17 +611,15 @@ else
   told = {'holders', holders}
 end
 local for_people = told and cmsgpack.pack(told) or ''
-local pieces = {own ~= '' and own or nil}
 for i = 1, client ~= '' and #named + #messages or 0 do
   local lease = i > #named and messages[i - #named][1] or leases[named[i]]
   if lease and lease.ends > now and not lease.told and string.find(lease.id, client, 1, true) == 1
     and string.byte(lease.id, #client + 1) == 46 then
-    lease.told, owns = true, owns + 1
-    pieces[#pieces + 1] = struct.pack('<BHc0BBdddHHd', lease.claim, #lease.id, lease.id, 29, 4, epoch, lease.ticket,
+    lease.told = true
+    own[#own + 1] = struct.pack('<BHc0BBdddHHd', lease.claim, #lease.id, lease.id, 29, 5, epoch, lease.ticket,
       lease.token, lease.slot, lease.most, lease.ends - now)
   end
 end
-own = #pieces < 2 and pieces[1] or table.concat(pieces)
-return struct.pack('<Bc0BddddddBBdddddHc0Ic0', #word, word, again and 1 or 0, position, waiting, held,
-  held > 0 and first_end - now or 0, now < recover_until and recover_until - now or 0, min(longest, 3600000000 * 5 / 6), 41,
-  4, epoch, stamp, token, longest, max(pace, recover_pace, own_pace), owns, own, #for_people, for_people)
+return struct.pack('<Bc0BddddddBBdddddHc0Ic0', #word, word, again and 1 or 0, position, waiting, held, held > 0 and first_end - now or 0,
+  now < recover_until and recover_until - now or 0, min(longest, 3000000000), 41, 5, epoch, stamp, token,
+  longest, max(pace, wait_places, own_pace), #own, table.concat(own), #for_people, for_people)

@@ -2,36 +2,36 @@ local after, count, tell_from, tell_most = ARGV[1], ARGV[2], tonumber(ARGV[3]), 
 local call, max, min, string, struct = redis.call, math.max, math.min, string, struct
 local lock = KEYS[1]
 local joining, lenient = false, true
-local position, own, owns = 0, '', 0
+local position, own = 0, {}
 local seat_epoch, seat_ticket, seat_token, seat_slot, seat_most = 0, 0, 0, 0, 0
 local found = call('HGET', lock, '')
-local layout, calm = 4, 0
+local layout, calm = 5, 0
 if found then layout, calm = string.byte(found, 1, 2) end
-if layout ~= 4 then
+if layout ~= 5 then
   return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in layout %d, this client knows layout %d',
-    layout or 0, 4))
+    layout or 0, 5))
 end
 if found and (not calm or calm > 1 or #found < (calm == 1 and 76 or 184)) then
   return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in a form of layout %d that this client does not know',
-    4))
+    5))
 end
 local time = call('TIME')
 local raw = time[1] * 1000000 + time[2]
 local waiters = string.sub(lock, 1, -5) .. 'waiters'
-local version, recorded, accounted, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until, recover_from,
-  recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until, first_end,
-  last_end, held, claims, limit, limited = 4, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+local version, recorded, stamp, token, epoch, seen, skew, pace, pace_next, pace_turn, silent_from, silent_until, recover_from,
+  wait_places, wait_leases, sole, grants, longest, longest_next, generation, waiting, live_until, ttl_until, first_end,
+  last_end, held, claims, limit, limited = 5, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
   1000, 0
 local tags, zeroth_size, zeroth_at, zeroth_in, taken_field, taken_id, taken = '', 0, 1, found or '', '', '', false
 if calm == 1 then
-  version, calm, epoch, stamp, seen, skew, grants, longest, longest_next, recover_until, ttl_until, taken_field, zeroth_at =
+  version, calm, epoch, stamp, seen, skew, grants, longest, longest_next, recover_from, ttl_until, taken_field, zeroth_at =
     struct.unpack('<BBdddddddddHc0', found)
   token, generation = stamp, stamp
   taken_id, taken = string.sub(taken_field, 2), taken_field ~= '' and call('HGET', lock, taken_field)
 elseif found then
-  version, calm, recorded, accounted, stamp, token, epoch, seen, skew, pace, pace_until, silent_from, silent_until,
-    recover_from, recover_until, recover_pace, grants, longest, longest_next, generation, waiting, live_until, ttl_until,
-    first_end, last_end, held, claims, limit, limited, tags, zeroth_size, zeroth_at = struct.unpack('<BBBBdddddddddddddddddddddHHHHHc0H', found)
+  version, calm, recorded, stamp, token, epoch, seen, skew, pace, pace_next, pace_turn, silent_from, silent_until,
+    recover_from, wait_places, wait_leases, sole, grants, longest, longest_next, generation, waiting, live_until,
+    ttl_until, first_end, last_end, held, claims, limit, limited, tags, zeroth_size, zeroth_at = struct.unpack('<BBBdddddddddddddddddddddddHHHHHc0H', found)
 end
 local beyond = found and string.sub(found, zeroth_at + zeroth_size) or '' -- what a later version of the scripts has added
 if taken then
@@ -45,11 +45,12 @@ if taken then
   zeroth_size, zeroth_at = #zeroth_in, 1
 end
 local found_waiting = waiting
-local lost = (waiting > 0 or not found or joining and (held > 0 or recover_until > 0))
+local lost = (waiting > 0 or not found or joining and (held > 0 or recover_from > 0))
   and call('ZCARD', waiters) ~= waiting
-local now = raw + skew
+local now, recover_until = raw + skew, 0
+recover_until = recover_from + max(3 * wait_places, sole > 0 and sole >= token and 0 or wait_leases)
 if live_until <= seen then
-  pace = 0
+  pace, pace_next = 0, 0
 elseif pace > 0 then
   if now > seen + 2 * pace and now <= max(last_end, live_until, recover_until) + 3600000000 then now = seen + 2 * pace end
   local latest_us = silent_until - silent_from
@@ -59,7 +60,7 @@ elseif pace > 0 then
 end
 if now < seen then now = seen end
 skew = now - raw
-if now >= recover_until then recover_pace = 0 end
+if now >= recover_until then wait_places, wait_leases = 0, 0 end
 local contender, asked, asked_us, asked_most, ends
 local place = math.huge -- the contender's ticket; a try comes after all waiters
 local queued, joins, moves
@@ -228,17 +229,15 @@ if waiting > 0 and not lost then
 end
 local told = {'page', page, 'holders', holders, 'grants', grants, 'token', token, 'epoch', epoch}
 local for_people = told and cmsgpack.pack(told) or ''
-local pieces = {own ~= '' and own or nil}
 for i = 1, client ~= '' and #named + #messages or 0 do
   local lease = i > #named and messages[i - #named][1] or leases[named[i]]
   if lease and lease.ends > now and not lease.told and string.find(lease.id, client, 1, true) == 1
     and string.byte(lease.id, #client + 1) == 46 then
-    lease.told, owns = true, owns + 1
-    pieces[#pieces + 1] = struct.pack('<BHc0BBdddHHd', lease.claim, #lease.id, lease.id, 29, 4, epoch, lease.ticket,
+    lease.told = true
+    own[#own + 1] = struct.pack('<BHc0BBdddHHd', lease.claim, #lease.id, lease.id, 29, 5, epoch, lease.ticket,
       lease.token, lease.slot, lease.most, lease.ends - now)
   end
 end
-own = #pieces < 2 and pieces[1] or table.concat(pieces)
-return struct.pack('<Bc0BddddddBBdddddHc0Ic0', #word, word, again and 1 or 0, position, waiting, held,
-  held > 0 and first_end - now or 0, now < recover_until and recover_until - now or 0, min(longest, 3600000000 * 5 / 6), 41,
-  4, epoch, stamp, token, longest, max(pace, recover_pace, own_pace), owns, own, #for_people, for_people)
+return struct.pack('<Bc0BddddddBBdddddHc0Ic0', #word, word, again and 1 or 0, position, waiting, held, held > 0 and first_end - now or 0,
+  now < recover_until and recover_until - now or 0, min(longest, 3000000000), 41, 5, epoch, stamp, token,
+  longest, max(pace, wait_places, own_pace), #own, table.concat(own), #for_people, for_people)

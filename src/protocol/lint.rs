@@ -51,7 +51,7 @@ fn a_part_sets_what_its_header_says_and_nothing_else() {
         let (declared, set) = assigned(text);
         let sets = named(text, "-- SETS: ");
         let does: BTreeSet<String> = declared.into_iter().chain(set).collect();
-        let fields = ["sessions", "leaving", "fields", "messages", "leases", "ended"].map(str::to_owned);
+        let fields = ["sessions", "leaving", "fields", "messages", "leases", "ended", "own"].map(str::to_owned);
         let undeclared: Vec<_> = does.difference(&sets).collect();
         assert!(undeclared.is_empty(), "{name} sets {undeclared:?}, its header does not say so");
         let unset: Vec<_> = sets.difference(&does).filter(|name| !fields.contains(name)).collect();

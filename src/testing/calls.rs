@@ -9,7 +9,7 @@ use super::model::{Answer, Entry, MOST as MOST_HOLD, Memory, Own, Request, Seat,
 use crate::protocol::{Packed, Verb};
 
 /// The version of the layout, with which memories and seats begin.
-const VERSION: u8 = 4;
+const VERSION: u8 = 5;
 /// No id is longer.
 const LONGEST_ID: usize = 1000;
 /// Up to here scripts count exactly.

@@ -69,7 +69,7 @@ impl Locks {
             // The last of these heartbeats came just now, so there was no silence.
             state.seen += by;
             state.live_until += by;
-            state.pace_until += by;
+            state.pace_turn += by;
             for (client, end) in sessions {
                 let heard = |(id, entry): (&String, &Entry)| hears(&channel(key, id, &entry.hash_tag));
                 if entries.iter().any(|of| client_of(of.0) == client && heard(of)) {

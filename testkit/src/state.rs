@@ -2,11 +2,11 @@
 
 use redis::{ConnectionLike, cmd};
 
-/// Where the numbers begin, behind the version and three marks, and how many there are. Four counters follow.
-const NUMBERS: usize = 4;
-const COUNT: usize = 21;
-const WAITING: usize = 16;
-const FIRST_END: usize = 19;
+/// Where the numbers begin, behind the version and two marks, and how many there are. Four counters follow.
+const NUMBERS: usize = 3;
+const COUNT: usize = 23;
+const WAITING: usize = 18;
+const FIRST_END: usize = 21;
 const COUNTERS: usize = NUMBERS + 8 * COUNT;
 /// What stands before the id in a lease.
 const BEFORE_ID: usize = 28;

@@ -33,14 +33,12 @@ pub struct Witness {
     told: BTreeMap<String, u64>,
     /// The heartbeat that each client named.
     heartbeats: BTreeMap<String, u64>,
-    /// The longest heartbeat among the live sessions when one of them was last prolonged.
+    /// The longest of them since there was no session.
     pace: u64,
     /// Ids and tokens of leases that were given back, or that an operator ended.
     over: BTreeSet<(String, u64)>,
     /// How often the lock was granted since its data began. None if the data is from before a loss.
     grants: Option<u32>,
-    /// Until when each client that waited counts as alive, at least as long as the server thinks.
-    heard_until: BTreeMap<String, u64>,
     /// A key was missing before this turn.
     partial: bool,
 }
@@ -72,7 +70,6 @@ impl Default for Witness {
             pace: 0,
             over: BTreeSet::new(),
             grants: Some(0),
-            heard_until: BTreeMap::new(),
             partial: false,
         }
     }
@@ -141,7 +138,9 @@ impl Witness {
         let request = turn.request;
         let (before, after) = (&self.before.lock, &outcome.found.lock);
         self.kept(turn)?;
-        if ["disbelieved", NO_MEMORY].contains(&&*outcome.answer.word) || request.looks_only() {
+        let by_hdel = matches!(request, Request::Hdel { .. });
+        let looks = request.looks_only() || by_hdel && self.partial;
+        if looks || ["disbelieved", NO_MEMORY].contains(&&*outcome.answer.word) {
             let same = before.without_history() == after.without_history();
             ensure!(self.partial || same, "it was to change nothing, and left {after:?}");
             return Ok(());
@@ -315,7 +314,7 @@ impl Witness {
         let lock = &turn.outcome.found.lock;
         let first = lock.queue.first().and_then(|(_, id)| lock.entries.get(id));
         let limit = first.map_or(0, |first| first.most.min(MOST).min(lock.limit()));
-        let stuck = lock.leases.len() < limit.into() && lock.state.seen >= lock.state.recover_until;
+        let stuck = lock.leases.len() < limit.into() && lock.state.seen >= lock.state.recover_until();
         ensure!(!stuck || turn.outcome.answer.number("again") == Some(1), "the lock is free and nobody gets it");
         Ok(())
     }
@@ -348,12 +347,13 @@ pub fn repeated(request: &Request, first: &Outcome, second: &Outcome) -> Result<
     }
     if matches!(request, Request::Release { .. }) {
         // A lease from after the loss counts as one that comes back only when it is released once more.
-        (one.state.accounted, one.state.recover_until) = (two.state.accounted, two.state.recover_until);
+        one.state.sole = two.state.sole;
         // The first may have been the end of a calm lock's lease, of which the clock did not hear.
         (one.state.seen, one.state.ttl_until) = (two.state.seen, two.state.ttl_until);
     }
     (one.state.first_end, one.state.last_end) = (two.state.first_end, two.state.last_end);
-    (one.state.skew, one.state.pace, one.state.recover_pace) = (two.state.skew, two.state.pace, two.state.recover_pace);
+    (one.state.skew, one.state.pace, one.state.pace_next) = (two.state.skew, two.state.pace, two.state.pace_next);
+    one.state.pace_turn = two.state.pace_turn;
     // Of a calm lock less is kept, whenever it becomes so.
     for state in [&mut one.state, &mut two.state] {
         state.calm_down();

@@ -3,6 +3,7 @@
 
 mod losses;
 mod several;
+mod stories;
 mod tags;
 mod texts;
 mod unread;
@@ -19,7 +20,14 @@ const TERMS: Terms =
 type Single = (&'static str, fn(&mut Driver) -> Checked);
 
 /// All single cases, by what they show.
-pub const SINGLES: [Single; 55] = [
+pub const SINGLES: [Single; 62] = [
+    ("a story: all data is lost", stories::all_data_is_lost),
+    ("a story: a replica is behind", stories::a_replica_is_behind),
+    ("a story: a claim that was not handed out", stories::a_claim_is_not_handed_out),
+    ("a story: slots come back", stories::slots_come_back),
+    ("a story: a writer becomes a reader", stories::a_writer_becomes_a_reader),
+    ("a waiter in touch is not overtaken after a loss", stories::a_waiter_in_touch_is_not_overtaken),
+    ("the pace is that of who outlasts a silence, too", stories::the_pace_is_that_of_who_outlasts_a_silence),
     ("whoever stands behind the dead is next", behind_the_dead),
     ("an id of another form is refused", ids_of_another_form),
     ("what a client sends in another form is refused", texts::texts_of_another_form),
@@ -305,7 +313,7 @@ fn a_broken_lease_is_released(driver: &mut Driver) -> Checked {
     let memory = driver.run(TIME + 1, 100, &renewal)?.answer.memory();
     driver.run(TIME + 2, 100, &Request::Break { token: seat.token, force: false })?;
     let state = driver.run(TIME + 3, 100, &Request::Release { id, seat, memory })?.found.lock.state;
-    expect("the recovery ends", state.recover_until, TIME + 1 + 3 * TERMS.heartbeat)
+    expect("the recovery ends", state.recover_until(), TIME + 1 + 3 * TERMS.heartbeat)
 }
 
 fn renewal(id: &str, granted: &Answer, terms: Terms) -> Request {
@@ -353,7 +361,7 @@ fn the_slowest_of_a_partial_loss(driver: &mut Driver) -> Checked {
     driver.run(TIME, 100, &with("b.1", SLOW, Memory::default(), Seat::default()))?;
     driver.expire("waiters");
     let state = driver.run(TIME + 2 * MINUTE, 100, &heartbeat("b", &["b.1"]))?.found.lock.state;
-    expect("the recovery ends", state.recover_until, TIME + 32 * MINUTE)
+    expect("the recovery ends", state.recover_until(), TIME + 32 * MINUTE)
 }
 
 // The clock was set back with the loss, so that a token was given twice.

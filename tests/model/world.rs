@@ -181,7 +181,7 @@ impl<'a> World<'a> {
                 let at = match moment {
                     Moment::Lease => self.model.leases.iter().map(|lease| lease.end).min(),
                     Moment::Session(which) => self.model.sessions.values().nth(which).copied(),
-                    Moment::Recovery => Some(state.recover_until),
+                    Moment::Recovery => Some(state.recover_until()),
                 };
                 at.map_or(0, |at| until(at) + later)
             }

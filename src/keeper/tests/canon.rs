@@ -136,20 +136,26 @@ impl World {
         let seen = state.seen;
         let clock = self.server.time(self.now).saturating_add_signed(state.skew);
         notes.words.push(clock.saturating_sub(seen).min(LONG_AGO / 1000));
-        notes.words.extend([state.pace, state.pace_until.saturating_sub(seen), state.live_until.saturating_sub(seen)]);
+        notes.words.extend([
+            state.pace,
+            state.pace_next,
+            state.pace_turn.saturating_sub(seen),
+            state.live_until.saturating_sub(seen),
+        ]);
         let silence = [state.silent_from, state.silent_until];
         notes.words.extend(silence.map(|at| (at + LONG_AGO / 1000).saturating_sub(seen)));
         notes.stamp(state.stamp);
         notes.stamp(state.token);
         notes.stamp(state.epoch);
-        notes.flag(state.recover_until == 0);
+        notes.flag(state.recover_from == 0);
         notes.flag(state.calm);
         notes.flag(state.grants > 1);
-        notes.words.push(state.recover_until.saturating_sub(seen));
-        let recovering = state.recover_until > seen;
-        let recovery = [seen - state.recover_from, state.recover_pace, state.accounted as u64];
-        let recovery = if recovering { recovery } else { [0; 3] };
-        notes.words.extend(recovery.into_iter().chain([state.longest, state.longest_next]));
+        notes.words.push(state.recover_until().saturating_sub(seen));
+        let recovering = state.recover_until() > seen;
+        let recovery = [seen - state.recover_from, state.wait_places, state.wait_leases];
+        notes.words.extend(if recovering { recovery } else { [0; 3] });
+        notes.stamp(if recovering { state.sole } else { 0 });
+        notes.words.extend([state.longest, state.longest_next]);
         notes.stamp(state.generation);
         for (ticket, id) in queue {
             notes.stamp(*ticket);

@@ -103,7 +103,7 @@ impl World {
         let words = executed.words.as_ref();
         let words = words.filter(|_| executed.reply.verdict != Verdict::Acquire(AcquireVerdict::Disbelieved));
         if let Some(words) = words.filter(|words| (1..=past.epoch).contains(&words.epoch))
-            && state.seen < state.recover_until
+            && state.seen < state.recover_until()
         {
             past.asked = past.asked.max(words.asked);
             let its = self.clients[index].acquires.values();

@@ -82,8 +82,8 @@ impl Turn {
 
     /// What a client is told to remember. `pace` is the heartbeat interval of its own.
     fn memory(&self, pace: u64) -> String {
-        let State { epoch, stamp, token, longest, recover_pace, .. } = self.lock.state;
-        written(&Memory { epoch, stamp, token, longest, pace: self.lock.state.pace.max(recover_pace).max(pace) })
+        let State { epoch, stamp, token, longest, wait_places, .. } = self.lock.state;
+        written(&Memory { epoch, stamp, token, longest, pace: self.lock.state.pace.max(wait_places).max(pace) })
     }
 
     /// The seat of a lease.
@@ -98,7 +98,7 @@ impl Turn {
         answer.put("waiting", queue.len());
         answer.put("held", leases.len());
         answer.put("first_left_us", self.first_end().unwrap_or(0).saturating_sub(self.now));
-        answer.put("recover_left_us", state.recover_until.saturating_sub(self.now));
+        answer.put("recover_left_us", state.recover_until().saturating_sub(self.now));
         more.iter().for_each(|(name, number)| answer.put(name, number));
         if self.again {
             answer.put("again", 1);

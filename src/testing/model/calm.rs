@@ -2,7 +2,7 @@
 //! nor a history. Then the server keeps less of it, and a lease is given back without a script.
 
 use super::turn::Turn;
-use super::{Accounted, Answer, DAY, Lock, Memory, Request, SLACK, Seat, State, client_of};
+use super::{Answer, DAY, Lock, Memory, Request, SLACK, Seat, State, client_of};
 
 impl Lock {
     /// Whether the client knows of nothing that the server does not have.
@@ -14,7 +14,7 @@ impl Lock {
     /// Whether a calm lock is granted by this request, and stays calm.
     pub(super) fn grants_calmly(&self, time: u64, request: &Request) -> bool {
         let Request::Acquire { claim, terms, memory, seat, .. } = request else { return false };
-        let State { calm, stamp, seen, skew, recover_until, ttl_until, .. } = self.state;
+        let State { calm, stamp, seen, skew, ttl_until, .. } = self.state;
         let now = time.saturating_add_signed(skew);
         let needed_until = time + DAY + terms.lease;
         calm && self.leases.is_empty()
@@ -22,7 +22,7 @@ impl Lock {
             && self.is_in_touch(memory)
             && (!claim || terms.lease <= terms.liveness)
             && time > stamp
-            && now >= seen.max(recover_until)
+            && now >= seen.max(self.state.recover_until())
             && (needed_until..=needed_until + 2 * SLACK).contains(&ttl_until)
     }
 
@@ -54,8 +54,9 @@ impl State {
     /// Of a calm lock no more is kept than what the next grant needs.
     pub fn calm_down(&mut self) {
         self.calm = true;
-        (self.pace, self.pace_until, self.silent_from, self.silent_until) = (0, 0, 0, 0);
-        (self.recover_from, self.recover_pace, self.accounted) = (0, 0, Accounted::No);
+        (self.pace, self.pace_next, self.pace_turn, self.silent_from, self.silent_until) = (0, 0, 0, 0, 0);
+        self.sole = 0;
+        self.close_recovery();
         self.generation = self.stamp;
     }
 }

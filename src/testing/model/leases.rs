@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 
 use super::queue::may_be_an_outage;
 use super::turn::{Ended, Turn};
-use super::{Accounted, Lease, Lock, Request, Seat, State};
+use super::{Lease, Lock, Request, Seat, State};
 
 /// By this a script finds the lease of an id among others; of two with one tag it reads both.
 fn tag(id: &str) -> [u8; 4] {
@@ -142,10 +142,11 @@ impl Turn {
         self.lock.remove_waiter(id);
         let (id, end) = (id.to_owned(), self.now + left);
         self.put(Lease { slot, id, end, token, ticket, most, claim: false, broken: false });
+        let state = &mut self.lock.state;
+        state.token = state.token.max(token);
         if most == 1 {
-            self.account(Accounted::ByLease);
+            state.sole = state.sole.max(token);
         }
-        self.lock.state.token = self.lock.state.token.max(token);
         true
     }
 }

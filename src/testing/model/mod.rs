@@ -110,19 +110,22 @@ pub struct State {
     /// The lock clock at the last turn.
     pub seen: u64,
     pub skew: i64,
-    /// The longest heartbeat interval among the waiters, and when the session of that waiter ends.
+    /// The longest heartbeat interval of this window and the one before, that of this window alone, and when the last
+    /// session of the one before ends: then the next window begins.
     pub pace: u64,
-    pub pace_until: u64,
+    pub pace_next: u64,
+    pub pace_turn: u64,
     /// The latest long silence.
     pub silent_from: u64,
     pub silent_until: u64,
     /// When the latest recovery was opened.
     pub recover_from: u64,
-    pub recover_until: u64,
-    /// The longest heartbeat that a client knows of which has returned in the recovery; 0 outside of one.
-    pub recover_pace: u64,
-    /// Whether the recovery still waits for leases.
-    pub accounted: Accounted,
+    /// Of those that have returned in a recovery: the longest heartbeat, for three of which it waits for places, and
+    /// the longest lease. 0 when it is over.
+    pub wait_places: u64,
+    pub wait_leases: u64,
+    /// The token of the lease that is back and beside which nobody may hold.
+    pub sole: u64,
     /// How often the lock was granted: one that was granted once is soon forgotten.
     pub grants: u64,
     /// The longest lease that any client of the lock may be granted, or hold.
@@ -145,16 +148,21 @@ pub struct State {
     pub recorded: bool,
 }
 
-/// Why a recovery waits no longer for leases, only for waiters.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Accounted {
-    /// It waits for them.
-    #[default]
-    No,
-    /// A lease beside which nobody may hold is back, and nobody knows of a later one.
-    ByLease,
-    /// An operator said so.
-    ByOperator,
+/// An operator says that no lease is missing: no token is as high.
+pub const NONE_IS_MISSING: u64 = 1 << 53;
+
+impl State {
+    /// Nothing is granted before this. If the only lease is back, and nobody knows of a later one, it waits for none.
+    pub fn recover_until(&self) -> u64 {
+        let is_back = self.sole > 0 && self.sole >= self.token;
+        let leases = if is_back { 0 } else { self.wait_leases };
+        self.recover_from + leases.max(3 * self.wait_places)
+    }
+
+    /// It is over for good.
+    pub(super) fn close_recovery(&mut self) {
+        (self.wait_places, self.wait_leases) = (0, 0);
+    }
 }
 
 impl Lock {

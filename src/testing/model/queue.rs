@@ -38,13 +38,13 @@ impl Turn {
         let end = self.lock.sessions.entry(client.to_owned()).or_default();
         *end = (*end).max(self.now + terms.liveness + terms.buffer);
         self.lock.beats.insert(client.to_owned(), terms.heartbeat);
-        let State { pace, pace_until, live_until, .. } = &mut self.lock.state;
+        let State { pace, pace_next, pace_turn, live_until, .. } = &mut self.lock.state;
         *live_until = (*live_until).max(*end);
-        if terms.heartbeat > *pace || self.now >= *pace_until {
-            (*pace, *pace_until) = (terms.heartbeat, *end);
-        } else if terms.heartbeat == *pace {
-            *pace_until = (*pace_until).max(*end);
+        // The sessions of the window before are over, also those that outlast a silence.
+        if self.now >= *pace_turn + 3 * *pace {
+            (*pace, *pace_next, *pace_turn) = (*pace_next, 0, *live_until);
         }
+        (*pace, *pace_next) = ((*pace).max(terms.heartbeat), (*pace_next).max(terms.heartbeat));
     }
 
     /// `place` is its ticket, or the one that it would have.
@@ -55,6 +55,7 @@ impl Turn {
         let last_end = self.last_end();
         let state = &mut self.lock.state;
         (state.token, state.grants) = (token, state.grants + 1);
+        state.close_recovery();
         if ticket > state.generation {
             // Whoever came before that had its turn. Of the leases that they asked for some may last.
             state.longest = state.longest_next.max(last_end.saturating_sub(self.now));

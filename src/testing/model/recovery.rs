@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 
 use super::turn::Turn;
-use super::{Accounted, DAY, Lock, Memory, Seat, State};
+use super::{DAY, Lock, Memory, Seat, State};
 
 /// Stamps further ahead of the server's clock are implausible.
 const IMPLAUSIBLE: u64 = DAY;
@@ -34,10 +34,13 @@ impl Turn {
         self.drop_leases();
         self.open_recovery();
         let state = &mut self.lock.state;
-        state.recover_pace = state.recover_pace.max(self.own_pace);
-        let needed = self.now + state.longest.max(3 * state.recover_pace);
-        // An operator's question knows of nobody for whom the recovery would wait.
-        state.recover_until = Some(needed.max(state.live_until)).filter(|until| *until > self.now).unwrap_or(0);
+        state.wait_places = state.wait_places.max(self.own_pace);
+        let last_session = state.live_until.saturating_sub(self.now);
+        state.wait_leases = state.wait_leases.max(state.longest).max(last_session);
+        if state.recover_until() == self.now {
+            // An operator's question knows of nobody for whom the recovery would wait.
+            state.recover_from = 0;
+        }
         state.live_until = 0;
     }
 
@@ -46,8 +49,8 @@ impl Turn {
         self.lock.state.epoch = self.next_stamp();
         let state = &mut self.lock.state;
         state.recover_from = self.now;
-        state.recover_pace = state.recover_pace.max(state.pace);
-        state.accounted = Accounted::No;
+        state.wait_places = state.wait_places.max(state.pace);
+        state.sole = 0;
     }
 
     /// The leases are from before a loss. Holders that believe in theirs bring them back.
@@ -59,7 +62,7 @@ impl Turn {
     }
 
     pub(super) fn recovering(&self) -> bool {
-        self.now < self.lock.state.recover_until
+        self.now < self.lock.state.recover_until()
     }
 
     fn loss(&self, epoch: u64, is_beyond: bool) -> Loss {
@@ -70,7 +73,7 @@ impl Turn {
             Ordering::Equal => Loss::None,
             // There is none.
             Ordering::Less if epoch == 0 => Loss::None,
-            Ordering::Less if state.recover_until == 0 => Loss::MadeAnew,
+            Ordering::Less if state.recover_from == 0 => Loss::MadeAnew,
             Ordering::Less if self.recovering() => Loss::Known,
             Ordering::Less => Loss::None,
         }
@@ -95,19 +98,12 @@ impl Turn {
         }
         let state = &mut self.lock.state;
         if loss > Loss::None {
-            if state.accounted == Accounted::ByLease && memory.token.max(seat.token) > token {
-                // There is a later lease than the one that came back.
-                state.accounted = Accounted::No;
-            }
-            // A client that returns later may know of slower waiters, or of longer leases.
+            // A client that returns later may know of slower waiters, of longer leases, or of a later grant.
             let lasts = asks.max(memory.longest);
-            state.recover_pace = state.recover_pace.max(memory.pace).max(pace);
+            state.wait_places = state.wait_places.max(memory.pace).max(pace);
+            state.wait_leases = state.wait_leases.max(lasts);
             state.longest = state.longest.max(lasts);
-            let of_leases = if state.accounted == Accounted::No { lasts } else { 0 };
-            state.recover_until = state.recover_until.max(state.recover_from + of_leases.max(3 * state.recover_pace));
-        }
-        if self.recovering() {
-            self.lock.state.token = token.max(memory.token);
+            state.token = token.max(memory.token).max(seat.token);
         }
         if loss == Loss::RolledBack {
             // They may be over, and granted to others since.
@@ -117,14 +113,5 @@ impl Turn {
             self.read_all();
         }
         true
-    }
-
-    /// From now on the recovery waits only for waiters that are returning.
-    pub(super) fn account(&mut self, accounted: Accounted) {
-        let state = &mut self.lock.state;
-        if state.accounted != Accounted::ByOperator {
-            state.accounted = accounted;
-        }
-        state.recover_until = self.now.max(state.recover_from + 3 * state.recover_pace);
     }
 }

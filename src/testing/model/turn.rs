@@ -119,9 +119,9 @@ impl Turn {
         let state = &mut self.lock.state;
         let mut now = self.time.checked_add_signed(state.skew).expect("clocks do not run below zero");
         if state.live_until <= state.seen {
-            state.pace = 0;
+            (state.pace, state.pace_next) = (0, 0);
         } else if state.pace > 0 {
-            let over = state.last_end.max(state.live_until).max(state.recover_until) + HOUR;
+            let over = state.last_end.max(state.live_until).max(state.recover_until()) + HOUR;
             if now <= over {
                 now = now.min(state.seen + 2 * state.pace);
             }
@@ -135,8 +135,8 @@ impl Turn {
         }
         self.now = now.max(state.seen);
         state.skew = self.now as i64 - self.time as i64;
-        if self.now >= state.recover_until {
-            state.recover_pace = 0;
+        if self.now >= state.recover_until() {
+            state.close_recovery();
         }
     }
 
@@ -169,7 +169,7 @@ impl Turn {
             && state.grants > 1
             && state.stamp == state.token
             && !state.recorded
-            && self.now >= state.recover_until
+            && self.now >= state.recover_until()
         {
             state.calm_down();
         }
@@ -204,7 +204,7 @@ impl Turn {
     /// once. A time that is long enough, and not much longer, is left as it is.
     pub(super) fn keep_for_long(&mut self, before: &Lock) {
         let state = &self.lock.state;
-        let last = state.recover_until.max(state.last_end).max(state.live_until);
+        let last = state.recover_until().max(state.last_end).max(state.live_until);
         let rest = last.saturating_sub(self.now).max(state.stamp.saturating_sub(self.time));
         let long = self.lock.stands() || state.grants > 1;
         let needed_until = self.time + if long { DAY } else { HOUR } + rest;

@@ -3,7 +3,7 @@
 use super::answer::Own;
 use super::queue::Contender;
 use super::turn::Turn;
-use super::{Accounted, Answer, Lease, Lock, MOST, Memory, Request, Seat, Terms, client_of};
+use super::{Answer, Lease, Lock, MOST, Memory, NONE_IS_MISSING, Request, Seat, Terms, client_of};
 
 impl Turn {
     /// Does what the verb of this request does. None: the request is disbelieved.
@@ -196,7 +196,7 @@ impl Turn {
             }
         } else if token == 0 && force && self.recovering() {
             word = "ended";
-            self.account(Accounted::ByOperator);
+            self.lock.state.sole = NONE_IS_MISSING;
         }
         self.promote(None);
         Some(self.answer(word, "", &[("left_us", left)]))

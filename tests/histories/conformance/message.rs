@@ -15,7 +15,7 @@ pub fn opaque() -> Vec<u8> {
 
 /// A memory, which begins with its epoch and stamp.
 pub fn sealed(numbers: &[u64]) -> Vec<u8> {
-    const VERSION: u8 = 4;
+    const VERSION: u8 = 5;
     std::iter::once(VERSION).chain(numbers.iter().copied().flat_map(double)).chain(opaque()).collect()
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fairlock::__hooks::packing::{self, Call};
 
-use super::super::{Accounted, Entry, History, Lease, Lock, MOST, Request, State, about, client_of};
+use super::super::{Entry, History, Lease, Lock, MOST, Request, State, about, client_of};
 use super::KINDS;
 
 /// All data under the lock's keys, with their TTLs.
@@ -148,13 +148,13 @@ impl<'a> Rest<'a> {
 fn calm(state: &[u8], entries: &mut BTreeMap<String, Entry>) -> (State, Vec<Lease>) {
     let mut rest = Rest(state);
     let [version, calm] = rest.take();
-    assert_eq!((version, calm), (4, 1), "the layout");
+    assert_eq!((version, calm), (5, 1), "the layout");
     let [epoch, stamp, seen] = [rest.number(), rest.number(), rest.number()];
     let skew = rest.signed();
-    let [grants, longest, longest_next, recover_until, ttl_until] = std::array::from_fn(|_| rest.number());
+    let [grants, longest, longest_next, recover_from, ttl_until] = std::array::from_fn(|_| rest.number());
     let field = String::from_utf8_lossy(rest.text()).into_owned();
     let state =
-        State { epoch, stamp, seen, skew, grants, longest, longest_next, recover_until, ttl_until, ..State::default() };
+        State { epoch, stamp, seen, skew, grants, longest, longest_next, recover_from, ttl_until, ..State::default() };
     let mut state = State { token: stamp, generation: stamp, calm: true, ..state };
     let Some(entry) = entries.remove(&field) else { return (state, vec![]) };
     let (id, end) = (field.strip_prefix('@').expect("the mark").to_owned(), seen + entry.lease);
@@ -169,14 +169,8 @@ fn calm(state: &[u8], entries: &mut BTreeMap<String, Entry>) -> (State, Vec<Leas
 /// The state, and the leases of which it tells. `records`: those of the other slots, also of leases that have ended.
 fn unpacked(state: &[u8], records: BTreeMap<u16, &[u8]>) -> (State, Vec<Lease>) {
     let mut rest = Rest(state);
-    let [version, calm, recorded, accounted] = rest.take();
-    assert_eq!((version, calm), (4, 0), "the layout");
-    let accounted = match accounted {
-        0 => Accounted::No,
-        1 => Accounted::ByLease,
-        2 => Accounted::ByOperator,
-        other => panic!("accounted: {other}"),
-    };
+    let [version, calm, recorded] = rest.take();
+    assert_eq!((version, calm), (5, 0), "the layout");
     let state = State {
         stamp: rest.number(),
         token: rest.number(),
@@ -184,12 +178,14 @@ fn unpacked(state: &[u8], records: BTreeMap<u16, &[u8]>) -> (State, Vec<Lease>) 
         seen: rest.number(),
         skew: rest.signed(),
         pace: rest.number(),
-        pace_until: rest.number(),
+        pace_next: rest.number(),
+        pace_turn: rest.number(),
         silent_from: rest.number(),
         silent_until: rest.number(),
         recover_from: rest.number(),
-        recover_until: rest.number(),
-        recover_pace: rest.number(),
+        wait_places: rest.number(),
+        wait_leases: rest.number(),
+        sole: rest.number(),
         grants: rest.number(),
         longest: rest.number(),
         longest_next: rest.number(),
@@ -201,7 +197,6 @@ fn unpacked(state: &[u8], records: BTreeMap<u16, &[u8]>) -> (State, Vec<Lease>) 
         last_end: rest.number(),
         calm: false,
         recorded: recorded == 1,
-        accounted,
     };
     let counted = [rest.size(), rest.size(), rest.size(), rest.size()];
     let (tags, zeroth) = (rest.text(), rest.text());

@@ -20,7 +20,7 @@ impl Witness {
     /// Whether a recovery was open when the request did its work.
     pub(super) fn in_recovery(&self, turn: &Turn) -> bool {
         let (before, after) = (&self.before.lock.state, &turn.outcome.found.lock.state);
-        before.epoch != after.epoch || after.seen < before.recover_until
+        before.epoch != after.epoch || after.seen < before.recover_until()
     }
 
     /// A claim counts as its waiter did: it outlasts a silence in which a heartbeat may have been missed. One such silence
@@ -120,7 +120,7 @@ impl Witness {
         self.top_token = self.top_token.max(*token);
         self.returned = self.returned.map(|returned| returned.max(if clock_lost { *token } else { 0 }));
         self.grants.iter_mut().for_each(|grants| *grants += 1);
-        ensure!(now >= after.state.recover_until, "a grant during recovery");
+        ensure!(now >= after.state.recover_until(), "a grant during recovery");
         ensure!(slot < most, "{id} was granted slot {slot} of {most}");
 
         let (caller, asked) = match turn.request {

@@ -30,7 +30,7 @@ impl Witness {
         let Found { lock, ttls, .. } = &turn.outcome.found;
         let (before, until) = (&self.before, lock.state.ttl_until);
         let longest = |of: &Lock| {
-            let longest = of.state.last_end.max(of.state.live_until).max(of.state.recover_until);
+            let longest = of.state.last_end.max(of.state.live_until).max(of.state.recover_until());
             let longest = longest.saturating_sub(lock.state.seen);
             // Stamps that are ahead of the server's clock must not come again when the clock is there.
             let ahead = of.state.stamp as i64 - (of.state.seen as i64 - of.state.skew);

@@ -1,7 +1,6 @@
 //! What is promised of losses of data, and of leases that were lost or given back.
 
 use super::{Lease, Request, Turn, Witness, named};
-use crate::model::Accounted;
 
 impl Witness {
     /// I7: the first request of a client that has seen what the server does not know opens a recovery, under a newer
@@ -15,12 +14,12 @@ impl Witness {
             _ => 0,
         };
         // The only lease may be back already.
-        let accounted = after.state.accounted != Accounted::No;
+        let accounted = after.state.sole > 0 && after.state.sole >= after.state.token;
         ensure!(!accounted || turn.request.token() > 0, "no lease is back, and the recovery waits for none");
         let lasts = if accounted { 0 } else { asks.max(memory.longest) };
         let least = after.state.seen + (3 * memory.pace.max(turn.request.own_pace())).max(lasts);
         ensure!(after.state.epoch > before.state.epoch.max(memory.epoch), "the loss went unnoticed");
-        ensure!(after.state.recover_until >= least, "the recovery ends before {least}");
+        ensure!(after.state.recover_until() >= least, "the recovery ends before {least}");
         for lease in &after.leases {
             let comes_back = turn.request.id() == Some(&lease.id) && turn.request.token() == lease.token;
             ensure!(comes_back, "the lease of {} from before the loss stays", lease.id);

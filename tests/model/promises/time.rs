@@ -3,24 +3,19 @@
 use super::{DAY_US, Lease, Request, Seat, Turn, Witness, named};
 
 impl Witness {
-    /// The heartbeat of each client that was heard of counts for the pace from now on.
+    /// The heartbeat of each client that was heard of counts for the pace from now on, until no session is left. (The
+    /// server forgets it sooner.)
     pub(super) fn beats(&mut self, turn: &Turn) {
         let (Request::Acquire { terms, .. } | Request::Heartbeat { terms, .. }) = turn.request else { return };
-        let (client, after) = (turn.request.client(), &turn.outcome.found.lock);
-        self.heartbeats.insert(client.to_owned(), terms.heartbeat);
-        let until = self.heard_until.entry(client.to_owned()).or_default();
-        *until = (*until).max(after.state.seen + terms.liveness + terms.buffer);
-        let stands = |client: &&String| self.heard_until.get(*client).is_some_and(|end| *end > after.state.seen);
-        let standing = self.heartbeats.keys().filter(stands).map(|client| self.heartbeats[client]);
-        let pace = standing.max().unwrap_or_default();
-        // A waiter that is granted the lock takes its session along, so it is not seen whether that was prolonged
-        // before.
-        let prolonged = self.before.lock.sessions.get(client) < after.sessions.get(client);
-        self.pace = if prolonged { pace } else { pace.max(self.pace) };
+        self.heartbeats.insert(turn.request.client().to_owned(), terms.heartbeat);
+        if self.before.lock.state.live_until <= self.before.lock.state.seen {
+            self.pace = 0;
+        }
+        self.pace = self.pace.max(terms.heartbeat);
     }
 
     /// The lock clock never runs backwards, never faster than the server's, and while a session stands by two
-    /// heartbeats of the slowest at most.
+    /// heartbeats of the slowest of late at most.
     pub(super) fn the_clock(&self, turn: &Turn) -> Result<(), String> {
         let (before, after) = (&self.before.lock, &turn.outcome.found.lock);
         let Some(told_time) = self.told_time.filter(|_| before.state.seen > 0) else { return Ok(()) };
@@ -30,7 +25,7 @@ impl Witness {
         // Where the state was lost the pace is unknown until a client is heard of.
         let known = before.state.pace > 0 || self.returned.is_none();
         // An hour after the end of all that was left, nobody was there to ask.
-        let over = before.state.last_end.max(before.state.live_until).max(before.state.recover_until) + 3_600_000_000;
+        let over = before.state.last_end.max(before.state.live_until).max(before.state.recover_until()) + 3_600_000_000;
         let in_time = turn.time.saturating_add_signed(before.state.skew) <= over;
         let waited_for = known && before.state.live_until > before.state.seen && in_time;
         // What was lost may have been the session of the slowest.

@@ -1,6 +1,6 @@
 //! Single cases of leases over a loss of data.
 
-use super::super::{Accounted, Memory, Request, Seat};
+use super::super::{Memory, NONE_IS_MISSING, Request, Seat};
 use super::{
     Checked, Driver, LONG, SEVERAL, TERMS, TIME, acquire, break_by_force, expect, holder, release, renewal, with,
 };
@@ -15,9 +15,9 @@ pub(super) fn a_later_lease(driver: &mut Driver) -> Checked {
     driver.flush_all();
     let state = driver.run(TIME + 4, 100, &renewal("a.1", &first, LONG))?.found.lock.state;
     let short = TIME + 4 + 3 * TERMS.heartbeat;
-    expect("it waits for leases", (state.accounted, state.recover_until), (Accounted::ByLease, short))?;
+    expect("it waits for leases", (state.sole, state.recover_until()), (first.seat().token, short))?;
     let state = driver.run(TIME + 5, 100, &with("c.1", TERMS, memory, Seat::default()))?.found.lock.state;
-    expect("it waits for leases", (state.accounted, state.recover_until), (Accounted::No, TIME + 4 + LONG.lease))?;
+    expect("it waits for leases", (state.sole < state.token, state.recover_until()), (true, TIME + 4 + LONG.lease))?;
     // That one comes back, and the earlier one ends.
     let back = driver.run(TIME + 6, 100, &renewal("b.1", &second, LONG))?;
     expect("it was", back.answer.word.as_str(), "renewed")?;
@@ -35,7 +35,7 @@ pub(super) fn an_operator_ends_a_recovery(driver: &mut Driver) -> Checked {
         expect("it was", ended.answer.word.as_str(), "ended")?;
         let state = ended.found.lock.state;
         let short = TIME + 2 + 3 * TERMS.heartbeat;
-        expect("it waits for leases", (state.accounted, state.recover_until), (Accounted::ByOperator, short))?;
+        expect("it waits for leases", (state.sole, state.recover_until()), (NONE_IS_MISSING, short))?;
     }
     Ok(())
 }
@@ -78,7 +78,7 @@ pub(super) fn a_queue_is_left(driver: &mut Driver) -> Checked {
     driver.expire("lock");
     let stranger = driver.run(TIME + 1, 100, &with("d.1", TERMS, Memory::default(), Seat::default()))?;
     expect("it was", stranger.answer.word.as_str(), "queued")?;
-    expect("the recovery ends", stranger.found.lock.state.recover_until, TIME + 1 + 3 * TERMS.heartbeat)
+    expect("the recovery ends", stranger.found.lock.state.recover_until(), TIME + 1 + 3 * TERMS.heartbeat)
 }
 
 // After two losses, when nobody who is back knows of a grant.
@@ -118,7 +118,7 @@ pub(super) fn a_calm_lock_that_is_older(driver: &mut Driver) -> Checked {
         let seat = driver.run(TIME + 20, 100, &with("a.3", TERMS, known, Seat::default()))?.answer.seat();
         let back = Request::Release { id: "a.3".into(), seat, memory };
         let state = driver.run(TIME + 21, 100, &back)?.found.lock.state;
-        expect("a recovery is open", state.recover_until > state.seen, true)?;
+        expect("a recovery is open", state.recover_until() > state.seen, true)?;
     }
     Ok(())
 }

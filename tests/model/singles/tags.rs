@@ -12,7 +12,7 @@ fn take(driver: &mut Driver, id: &str) -> Checked<super::Answer> {
 /// Takes the lease of this slot away by hand, and leaves its tag.
 const LOSE: [&str; 2] = [
     "local state = redis.call('HGET', KEYS[1], '')
-    redis.call('HSET', KEYS[1], '', string.sub(state, 1, 182 + struct.unpack('<H', state, 181)) .. '\\0\\0')",
+    redis.call('HSET', KEYS[1], '', string.sub(state, 1, 197 + struct.unpack('<H', state, 196)) .. '\\0\\0')",
     "redis.call('HDEL', KEYS[1], '#\\1\\0')",
 ];
 

@@ -64,7 +64,7 @@ impl World<'_> {
                     self.clients[who].release(self.now, 0);
                 }
                 self.settle(who)?;
-                let left = self.model.state.recover_until.saturating_sub(self.model.state.seen);
+                let left = self.model.state.recover_until().saturating_sub(self.model.state.seen);
                 if left > 0 {
                     recover = self.now - start + left;
                 }

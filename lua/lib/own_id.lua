@@ -1,4 +1,0 @@
--- own_id: refuses an id that is not one of this client's.
--- NEEDS: id client
-if client == '' or string.find(id, client, 1, true) ~= 1 or string.find(id, '.', 1, true) ~= #client + 1
-  or not string.find(id, '^%d+$', #client + 2) or #id > LONGEST_ID then return redis.error_reply(BAD_ID) end
