@@ -38,8 +38,14 @@ impl Struck {
         let from_ns = now_ns();
         let hits = strike();
         let to_ns = now_ns();
-        let admits = troubles.iter().map(|&trouble| Admitted { trouble, from_ns, to_ns }).collect();
-        Struck { hits, admits }
+        let admits = troubles.iter().map(|&trouble| Admitted { trouble, lost_since_ns: from_ns, from_ns, to_ns });
+        Struck { hits, admits: admits.collect() }
+    }
+
+    /// What was lost reaches back to this moment, which is earlier than the strike.
+    pub fn lost_since(mut self, since_ns: u64) -> Struck {
+        self.admits.iter_mut().for_each(|admitted| admitted.lost_since_ns = since_ns);
+        self
     }
 }
 

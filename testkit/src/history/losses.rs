@@ -4,6 +4,9 @@
 //!
 //! A stranger, which remembers nothing, can be the first that the server hears: then the server grants the lock as if
 //! it were new.
+//!
+//! A loss may reach further back than the moment in which the server falls silent: to the state with which it comes
+//! back. That may know of a claim which the lost server took back because the claim's client was away.
 
 use super::{
     terms::{Admitted, Terms, Trouble, nanos},
@@ -14,8 +17,23 @@ impl History {
     /// Whether `older` may believe in its lease although the lock was granted to `newer`.
     pub(super) fn admits_belief(&self, terms: &Terms, older: &Hold<'_>, newer: &Hold<'_>) -> bool {
         let divided = terms.there_was(Trouble::Divided, newer.granted);
-        self.reasons(terms, older, newer).any(|reason| {
+        let explained = self.reasons(terms, older, newer).any(|reason| {
             reason.trouble != Trouble::LostData || divided || self.explains_belief(terms, reason, older, newer)
+        });
+        explained || self.has_its_claim_again(terms, older, newer)
+    }
+
+    /// Whether `older` may have confirmed its claim at a server that came back with the claim and without the grant to
+    /// `newer`, which was made while `older` was away. It is told when a client is back that knows of the later grant;
+    /// or never, if it lets in others and the later lease is over by then.
+    pub(super) fn has_its_claim_again(&self, terms: &Terms, older: &Hold<'_>, newer: &Hold<'_>) -> bool {
+        terms.admitted.iter().filter(|admitted| admitted.trouble == Trouble::LostData).any(|loss| {
+            let forgotten = (loss.lost_since_ns..=loss.from_ns).contains(&newer.granted);
+            let confirmed_after = self.granted_by(older, loss.from_ns) && loss.from_ns <= older.from;
+            let deadline = loss.to_ns + terms.lease_ns();
+            let ends = older.to <= deadline || older.most(older.to) > 1 && newer.to <= deadline;
+            let was_away = || older.wait.was_disturbed(terms, loss.lost_since_ns, newer.granted);
+            forgotten && confirmed_after && ends && was_away()
         })
     }
 
@@ -30,9 +48,14 @@ impl History {
         older: &'a Hold<'_>,
         newer: &Hold<'_>,
     ) -> impl Iterator<Item = &'a Admitted> {
-        let granted_by = |at| older.granted <= at || self.clock.may_have_reached(older.token, at);
+        let granted_by = |at| self.granted_by(older, at);
         let later_over = (older.most(older.to) > 1).then_some(newer.to);
         terms.reasons_to_believe(granted_by, older.to, newer.granted, later_over)
+    }
+
+    /// Whether the server may have granted it by that moment.
+    fn granted_by(&self, hold: &Hold<'_>, at: u64) -> bool {
+        hold.granted <= at || self.clock.may_have_reached(hold.token, at)
     }
 
     fn explains_belief(&self, terms: &Terms, loss: &Admitted, older: &Hold<'_>, newer: &Hold<'_>) -> bool {

@@ -24,6 +24,9 @@ pub struct Terms {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Admitted {
     pub trouble: Trouble,
+    /// Where data was lost: before the first write that was. Earlier than `from_ns` if the server went on for a while
+    /// after the state that is left.
+    pub lost_since_ns: u64,
     /// Before it began.
     pub from_ns: u64,
     /// After it was over.

@@ -8,8 +8,9 @@ use super::{
 };
 
 impl History {
-    /// No fault excuses a token that does not rise, except two servers that grant at once: a store would refuse the
-    /// rightful holder, or take the other's writes. But two that hold at once may notice their grants in either order.
+    /// No fault excuses a token that does not rise, except two servers that grant at once, or a claim that a rolled-back
+    /// server knows of again: a store would refuse the rightful holder, or take the other's writes. But two that hold
+    /// at once may notice their grants in either order.
     pub fn tokens_rise(&self, terms: &Terms) -> Result<(), String> {
         let holds = self.holds();
         let mut seen: BTreeMap<u64, &Hold<'_>> = BTreeMap::new();
@@ -42,7 +43,8 @@ impl History {
         // A jump of the clock ended the older lease while its grant was on its way to a process that was slow: the
         // next holder may even have released the lock again.
         let by_jump = hold.from < before.to + nanos(terms.lateness) && self.jumped(terms, hold, before);
-        if in_order || by_two || by_jump {
+        let by_claim = self.has_its_claim_again(terms, hold, before);
+        if in_order || by_two || by_jump || by_claim {
             return Ok(());
         }
         Err(format!("the token did not rise from {before} to {hold}"))

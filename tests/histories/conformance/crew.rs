@@ -8,7 +8,7 @@ use testkit::{
     Proxy, RedisServer, SOON,
     crew::{Crew, Fault, Struck, fault, seeds},
     eventually,
-    history::{Trouble, Wait},
+    history::{Trouble, Wait, now_ns},
     keys_left,
 };
 
@@ -99,14 +99,16 @@ fn killed(name: &'static str, of_driver: bool, hits: u64) -> Fault<'static> {
 /// SIGKILL, and another start with the data of an earlier moment.
 fn rolled_back(server: &RedisServer) -> Fault<'_> {
     Fault::new("the server was rolled back", 2, move |crew| {
+        let lost_since = now_ns();
         let () = cmd("SAVE").query(&mut server.raw()).unwrap();
         crew.work(5);
-        Struck::during(&[Trouble::Silent, Trouble::LostData], || {
+        let struck = Struck::during(&[Trouble::Silent, Trouble::LostData], || {
             server.kill();
             let concerned = fault::concerned(crew).min(1);
             server.restart();
             concerned
-        })
+        });
+        struck.lost_since(lost_since)
     })
 }
 

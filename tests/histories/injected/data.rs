@@ -12,7 +12,7 @@ use testkit::{
         fault::{concerned, crowded_hold, long_hold},
     },
     eventually,
-    history::Trouble,
+    history::{Trouble, now_ns},
 };
 
 const GONE_AND_EMPTY: [Trouble; 2] = [Trouble::Silent, Trouble::LostData];
@@ -68,9 +68,10 @@ pub fn restarted_empty(server: &RedisServer, hits: u64) -> Fault<'_> {
 /// server must not write an append-only file.
 pub fn rolled_back(server: &RedisServer, hits: u64) -> Fault<'_> {
     Fault::new("the server was rolled back", hits, move |crew| {
+        let lost_since = now_ns();
         tell(server, &["SAVE"]);
         crew.work(5);
-        restarted(crew, server, || {})
+        restarted(crew, server, || {}).lost_since(lost_since)
     })
 }
 

@@ -19,6 +19,7 @@ use testkit::{
 pub fn master_killed(set_up: &Sentinels, hits: u64) -> Fault<'_> {
     Fault::new("the master was killed", hits, |crew| {
         let old = set_up.master();
+        let lost_since = now_ns();
         unlink(old, &replicas(set_up, old));
         crew.work(5);
         let struck = Struck::during(&[Trouble::Silent, Trouble::LostData], || {
@@ -29,7 +30,7 @@ pub fn master_killed(set_up: &Sentinels, hits: u64) -> Fault<'_> {
         });
         old.restart();
         set_up.await_replica(old);
-        struck
+        struck.lost_since(lost_since)
     })
 }
 
@@ -86,6 +87,7 @@ pub fn master_of_slot_killed(cluster: &Cluster, slot: u16, hits: u64) -> Fault<'
     Fault::new("the master of the slot was killed", hits, move |crew| {
         let old = cluster.owner(slot);
         let replicas = cluster.replicas(old);
+        let lost_since = now_ns();
         unlink(old, &replicas);
         crew.work(5);
         let struck = Struck::during(&[Trouble::Silent, Trouble::LostData], || {
@@ -96,7 +98,7 @@ pub fn master_of_slot_killed(cluster: &Cluster, slot: u16, hits: u64) -> Fault<'
         });
         old.restart();
         cluster.await_replica(old);
-        struck
+        struck.lost_since(lost_since)
     })
 }
 

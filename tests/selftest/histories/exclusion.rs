@@ -100,7 +100,7 @@ fn exclusion_excuses_what_lost_data_cannot_prevent() {
     twice.admitted.extend(in_trouble(Trouble::LostData, 45, 46).admitted);
     let long = good_but(&[(OVERLAP.0, "200 b b.1 lost"), stranger]);
     assert_eq!(long.exclusion(&twice), Ok(()));
-    twice.admitted[1] = Admitted { trouble: Trouble::LostData, from_ns: 37, to_ns: 38 };
+    twice.admitted[1] = admitted(Trouble::LostData, 37, 38);
     rejected(long.exclusion(&twice), "two hold at once: b.1");
     // One excused pair excuses no third.
     let third = good_but(&[OVERLAP, stranger, ("30 a a.1 released", "45 a a.1 released")]);
@@ -133,7 +133,7 @@ fn exclusion_excuses_strangers_alone_where_data_was_lost() {
     silent.admitted.extend(in_trouble(Trouble::Silent, 40, 50).admitted);
     assert_eq!(later(67, &[]).exclusion(&silent), Ok(()));
     rejected(later(65, &[]).exclusion(&silent), "two hold at once: b.1");
-    silent.admitted[1] = Admitted { trouble: Trouble::Silent, from_ns: 68, to_ns: 70 };
+    silent.admitted[1] = admitted(Trouble::Silent, 68, 70);
     rejected(later(67, &[]).exclusion(&silent), "two hold at once: b.1");
     // A stranger may have been the first client that the server heard, and then it did not have to wait.
     let stranger = |called: u64, ended: u64| format!("22 c c.1 called\n{called} d d.1 called\n{ended} d d.1 left");

@@ -2,6 +2,7 @@
 
 mod ends;
 mod exclusion;
+mod losses;
 mod order;
 mod sharing;
 mod stalls;
@@ -61,7 +62,12 @@ fn terms() -> Terms {
 }
 
 fn in_trouble(trouble: Trouble, from_ns: u64, to_ns: u64) -> Terms {
-    Terms { admitted: vec![Admitted { trouble, from_ns, to_ns }], ..terms() }
+    Terms { admitted: vec![admitted(trouble, from_ns, to_ns)], ..terms() }
+}
+
+/// Nothing is lost of what was before it.
+fn admitted(trouble: Trouble, from_ns: u64, to_ns: u64) -> Admitted {
+    Admitted { trouble, lost_since_ns: from_ns, from_ns, to_ns }
 }
 
 #[test]

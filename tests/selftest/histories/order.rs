@@ -142,7 +142,7 @@ fn order_excuses_strangers_who_come_first_to_an_emptied_server() {
     // enough.
     let refused = |from, to| {
         let mut terms = in_trouble(Trouble::LostData, 26, 28);
-        terms.admitted.push(Admitted { trouble: Trouble::Silent, from_ns: from, to_ns: to });
+        terms.admitted.push(admitted(Trouble::Silent, from, to));
         terms
     };
     assert_eq!(late.order(&refused(29, 58)), Ok(()));
