@@ -46,14 +46,19 @@ fn strike_once(crew: &mut Crew, proxy: &Proxy, target: Target, act: Act) -> Stru
         let before = proxy.counts().connections;
         let fault = proxy.fault_times(1, target, act);
         fault.await_struck();
-        eventually("a client makes another connection", SOON, || {
-            // It may be a paused process, which is continued in time.
-            crew.rest(Duration::from_millis(5));
-            proxy.counts().connections > before
-        });
+        resting(crew, "a client makes another connection", || proxy.counts().connections > before);
         fault.lift();
         fault.struck()
     })
+}
+
+/// Waits for the client whose frame was struck. Its process may have been paused just after it sent the frame: it is
+/// continued in time.
+fn resting(crew: &mut Crew, what: &str, mut holds: impl FnMut() -> bool) {
+    eventually(what, SOON, || {
+        crew.rest(Duration::from_millis(5));
+        holds()
+    });
 }
 
 /// All waiters get a heartbeat through before the next fault strikes: no single one costs a place in the queue, but
@@ -92,7 +97,7 @@ pub fn delivered_late(proxy: &Proxy, taken: bool, hits: u64) -> Fault<'_> {
             proxy.abandon();
             proxy.wait("all are back", |counts| counts.connections >= before.connections + members);
             if !taken {
-                eventually("the client has killed what there was", SOON, || proxy.held_in_vain() == 1);
+                resting(crew, "the client has killed what there was", || proxy.held_in_vain() == 1);
             }
             let back = proxy.counts();
             proxy.wait("requests go through again", |counts| counts.requests >= back.requests + 40);
