@@ -39,7 +39,8 @@ pub enum Trouble {
     /// order nor tokens.
     Silent,
     /// The server lost all writes, or the latest. A holder may hear of it only at its deadline, a stranger may be
-    /// granted the lock before any client is back, and then all waiters wait for the earlier clients.
+    /// granted the lock before any client is back, or confirm a claim that the lost server took back, and then all
+    /// waiters wait for the earlier clients.
     LostData,
     /// The server lost data, but no lease that a client was told of: what a failover costs locks whose grants wait for
     /// all replicas. A stranger may be granted the lock before any client is back, and all waiters wait for the earlier
