@@ -77,6 +77,7 @@ pub const LIMITS: &[Limit] = &[
     most("1,000 holders back after a loss: of one client, vs of 1,000", "×", 1.5),
     most("a hand-off among 300 slots of one client, vs among 10", "×", 1.5),
     most("300 releases at once while 300 wait, vs 10", "×", 1.5),
+    most("the longest PING beside 1,000 holders of one client", "ms", 100.0),
     most("leases that a neighbour with a lease of 3 s lost meanwhile", "", 0.0),
     most("10,000 leases: CPU of the client", "% of a core", 5.0),
     most("10,000 leases: the latest renewal", "s late", 1.0),

@@ -27,18 +27,19 @@ pub fn description() -> String {
 /// What the threads of a process have computed so far, in microseconds.
 pub fn cpu_us(pid: u32) -> f64 {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("a process that runs");
-    threads.flatten().filter_map(|thread| of_thread_us(&thread.path())).sum()
+    threads.flatten().filter_map(|thread| of_thread_us(&thread.path())).map(|[computed, _]| computed).sum()
 }
 
-/// The same of the main thread.
-pub fn cpu_of_main_us(pid: u32) -> f64 {
+/// The same of the main thread, and for how long it has waited for a core.
+pub fn main_us(pid: u32) -> [f64; 2] {
     of_thread_us(format!("/proc/{pid}").as_ref()).expect("a kernel that counts times")
 }
 
 /// None: it has ended.
-fn of_thread_us(folder: &Path) -> Option<f64> {
-    let ns: f64 = fs::read_to_string(folder.join("schedstat")).ok()?.split_whitespace().next()?.parse().ok()?;
-    Some(ns / 1000.0)
+fn of_thread_us(folder: &Path) -> Option<[f64; 2]> {
+    let times = fs::read_to_string(folder.join("schedstat")).ok()?;
+    let mut times = times.split_whitespace().map(|ns| ns.parse::<f64>());
+    Some([times.next()?.ok()? / 1000.0, times.next()?.ok()? / 1000.0])
 }
 
 fn output(program: &str, arguments: &[&str]) -> String {

@@ -1,6 +1,7 @@
 //! What the kernel knows of processes: the cores on which they run, priorities, counters, and the clock that they share.
 
 use std::fs;
+use std::process::Command;
 
 use rustix::process::{Pid, setpriority_process};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -69,6 +70,11 @@ pub fn threads(process: u32) -> Vec<Pid> {
 /// Makes the calling thread as unimportant as can be.
 pub fn be_nice() {
     setpriority_process(Some(rustix::thread::gettid()), 19).expect("a lower priority is always allowed");
+}
+
+/// Whether `chrt` may start a process here that the scheduler prefers to all others.
+pub fn may_be_urgent() -> bool {
+    Command::new("chrt").args(["-f", "1", "true"]).status().is_ok_and(|status| status.success())
 }
 
 /// What the kernel counted for a process, over all threads that it has now.

@@ -329,7 +329,7 @@ impl Meter<'_> {
 
 /// The CPU time of the server's main thread so far, which runs all commands.
 fn cpu_us(server: &RedisServer) -> f64 {
-    machine::cpu_of_main_us(server.pid())
+    machine::main_us(server.pid())[0]
 }
 
 /// How many scripts clients have called.

@@ -35,6 +35,7 @@ pub fn play(role: &str, arguments: &[String]) {
         "footprint" => footprint::clients(&arguments),
         "waits" => hand_off::waits(&arguments),
         "waiters" => waiters::waiters(&arguments),
+        "pings" => holders::pings(&arguments),
         "leases" => leases::leases(&arguments),
         "renews" => renewal::renews(&arguments),
         "bursts" => renewal::bursts(&arguments),

@@ -2,14 +2,13 @@
 //! and while they ask for a hundred thousand locks at once, compared with a client without callers under the same load.
 
 use std::future::IntoFuture as _;
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use fairlock::{Client, Guard, LockOptions};
 
 use crate::kit::{
     client::{acquire, connect, release},
-    place::be_nice,
+    place::{be_nice, may_be_urgent},
     roles::{Helper, say, serve},
     scripts::{Scripts, Values},
     table::Table,
@@ -62,10 +61,6 @@ fn compare(row: &str, server: &RedisServer, clients: &mut [(&str, Helper); 2], t
     for (name, helper) in clients {
         assert_eq!(helper.ask("held?"), "held", "{name}");
     }
-}
-
-fn may_be_urgent() -> bool {
-    Command::new("chrt").args(["-f", "1", "true"]).status().is_ok_and(|status| status.success())
 }
 
 /// The longest time between two renewals of each lock. The server knows: a renewal moves the end of the lease. It is enough to
