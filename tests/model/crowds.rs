@@ -266,6 +266,6 @@ fn three_hundred_holders_of_one_client_agree_with_the_model() {
 }
 
 #[test]
-fn six_hundred_holders_of_twenty_clients_agree_with_the_model() {
-    walk(20, 600, 10, 50);
+fn a_thousand_holders_of_twenty_clients_agree_with_the_model() {
+    walk(20, 1000, 10, 50);
 }

@@ -152,11 +152,12 @@ impl Turn {
         self.store_claims();
         // A session goes with its last waiter, an entry with the place or the lease.
         let Lock { queue, leases, sessions, beats, entries, state, .. } = &mut self.lock;
-        let waits = |client: &str| queue.iter().any(|(_, id)| client_of(id) == client);
-        sessions.retain(|client, _| waits(client));
-        beats.retain(|client, _| waits(client));
-        entries
-            .retain(|id, _| queue.iter().any(|(_, other)| other == id) || leases.iter().any(|lease| lease.id == *id));
+        let waiters = queue.iter().map(|(_, id)| id);
+        let clients: BTreeSet<&str> = waiters.clone().map(|id| client_of(id)).collect();
+        let known: BTreeSet<&String> = waiters.chain(leases.iter().map(|lease| &lease.id)).collect();
+        sessions.retain(|client, _| clients.contains(client.as_str()));
+        beats.retain(|client, _| clients.contains(client.as_str()));
+        entries.retain(|id, _| known.contains(id));
         state.waiting = queue.len() as u64;
         if queue.is_empty() && !leases.iter().any(|lease| lease.claim) {
             state.live_until = 0;
