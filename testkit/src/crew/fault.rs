@@ -1,6 +1,9 @@
 //! Faults, and the faults of the crew's own processes.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
 
 use super::{Admitted, Crew, PATIENCE, turn::Turn};
 use crate::history::{Trouble, Wait, now_ns};
@@ -47,6 +50,31 @@ impl Struck {
         self.admits.iter_mut().for_each(|admitted| admitted.lost_since_ns = since_ns);
         self
     }
+}
+
+/// The same fault, but each strike waits until one process has so many of the leases.
+pub fn in_crowd(many: usize, fault: Fault<'_>) -> Fault<'_> {
+    let mut strike = fault.strike;
+    let waits_for_crowd = move |crew: &mut Crew| {
+        let start = Instant::now();
+        while most_of_one(crew) < many {
+            if start.elapsed() > crew.patience {
+                return Struck::hits(0);
+            }
+            crew.rest(Duration::from_millis(50));
+        }
+        strike(crew)
+    };
+    Fault { strike: Box::new(waits_for_crowd), ..fault }
+}
+
+/// How many leases the process has that has most of them.
+fn most_of_one(crew: &Crew) -> usize {
+    let mut held: BTreeMap<String, usize> = BTreeMap::new();
+    for wait in crew.recent().waits().iter().filter(|wait| holds(wait) && wait.died_ns.is_none()) {
+        *held.entry(wait.process.clone()).or_default() += 1;
+    }
+    held.into_values().max().unwrap_or_default()
 }
 
 /// Kills processes that hold the lock. A hit is one that died holding it.

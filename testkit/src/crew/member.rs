@@ -48,6 +48,8 @@ pub struct Orders {
     pub any_times: bool,
     /// Each turn takes one of these: how many may hold the lock together with its lease.
     pub mosts: Vec<u32>,
+    /// Its waiters hold the lock together for most of the time.
+    pub is_crowd: bool,
 }
 
 impl Orders {
@@ -112,11 +114,12 @@ impl Orders {
             self.replicas.to_string(),
             u8::from(self.any_times).to_string(),
             self.mosts.iter().map(u32::to_string).collect::<Vec<_>>().join(","),
+            u8::from(self.is_crowd).to_string(),
         ]
     }
 
     fn from_args(args: &[String]) -> Option<Orders> {
-        let (args, [any_times, mosts]) = args.split_last_chunk()?;
+        let (args, [any_times, mosts, is_crowd]) = args.split_last_chunk()?;
         let [url, lock, history, number, seed, waiters, lease, liveness, buffer, long_of, replicas] = args else {
             return None;
         };
@@ -135,6 +138,7 @@ impl Orders {
             replicas: replicas.parse().ok()?,
             any_times: any_times == "1",
             mosts: mosts.split(',').map(|most| most.parse().ok()).collect::<Option<_>>()?,
+            is_crowd: is_crowd == "1",
         })
     }
 }
@@ -210,6 +214,7 @@ impl Waiter {
         }
         turn.most = self.orders.mosts[self.kinds.usize(..self.orders.mosts.len())];
         turn.downgrades = turn.most == 1 && self.orders.downgrades() && self.kinds.bool();
+        let turn = if self.orders.is_crowd { turn.in_crowd(&mut self.rng, self.orders.lease) } else { turn };
         let turn = if self.slot < THREADS { turn.on_thread() } else { turn };
         let waiter = format!("{}.{}.{}-{}", self.orders.name(), self.slot, self.turns, turn.name());
         Some((turn, waiter))

@@ -90,8 +90,15 @@ struct Member {
     child: Child,
     /// It is paused until then.
     stopped_until: Option<Instant>,
-    is_driver: bool,
+    kind: Kind,
     dead: Dead,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Usual,
+    Driver,
+    Crowd,
 }
 
 pub struct Crew {
@@ -106,6 +113,8 @@ pub struct Crew {
     struck: BTreeMap<&'static str, u64>,
     /// The commands of every other process, in turn.
     drivers: Vec<String>,
+    /// The waiters of a crowd.
+    crowd: usize,
 }
 
 impl Crew {
@@ -273,7 +282,7 @@ impl Crew {
         Recorder::open(&self.orders.history, name).expect("the history").note_process(Event::Died);
         member.child.kill();
         drop(dead);
-        self.hire(member.is_driver);
+        self.hire(member.kind);
     }
 
     /// SIGSTOP, and SIGCONT after this time while the others go on.
@@ -304,17 +313,19 @@ impl Crew {
         }
     }
 
-    fn hire(&mut self, is_driver: bool) {
+    fn hire(&mut self, kind: Kind) {
         let dead = Dead::default();
-        let child = if is_driver {
-            let kind = self.orders.number / 2 % self.drivers.len();
-            driven::hire(&self.drivers[kind], kind, self.orders.clone(), dead.clone(), hangs_after(self.patience))
+        let child = if kind == Kind::Driver {
+            let which = self.orders.number / 2 % self.drivers.len();
+            driven::hire(&self.drivers[which], which, self.orders.clone(), dead.clone(), hangs_after(self.patience))
         } else {
-            let args = self.orders.to_args();
+            let is_crowd = kind == Kind::Crowd;
+            let waiters = if is_crowd { self.crowd } else { self.orders.waiters };
+            let args = Orders { waiters, is_crowd, ..self.orders.clone() }.to_args();
             let args: Vec<&str> = args.iter().map(String::as_str).collect();
             Child::spawn_of("", &[], "crew member", &args)
         };
-        self.members.push(Member { name: self.orders.name(), child, stopped_until: None, is_driver, dead });
+        self.members.push(Member { name: self.orders.name(), child, stopped_until: None, kind, dead });
         self.orders.number += 1;
     }
 

@@ -26,6 +26,8 @@ use crate::history::{Event, Recorder, now_ns};
 /// The interval between two looks of the witness; it is shorter when a lease is about to end.
 const LOOK: Duration = Duration::from_millis(10);
 const CLOSE_LOOK: Duration = Duration::from_millis(1);
+/// The more holders there are, the fewer of them are noted to hold at each look, so that the history remains short.
+const NOTED: usize = 16;
 /// How long a call without a timeout of its own may wait for the server's answer.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -45,22 +47,28 @@ impl Notes {
     pub fn witness(self: &Arc<Notes>, lease: Duration, long: Duration) {
         let notes = self.clone();
         std::thread::spawn(move || {
-            let mut looked = now_ns();
+            let (mut looked, mut looks) = (now_ns(), 0);
             loop {
                 looked = notes.record.note_pause(looked, long);
-                std::thread::sleep(if notes.look(lease) { CLOSE_LOOK } else { LOOK });
+                looks += 1;
+                std::thread::sleep(if notes.look(lease, looks) { CLOSE_LOOK } else { LOOK });
             }
         });
     }
 
     /// Whether one of them is close to its end.
-    fn look(&self, lease: Duration) -> bool {
+    fn look(&self, lease: Duration, looks: usize) -> bool {
         let mut close = false;
-        self.holding().retain(|(waiter, held)| {
+        let mut holding = self.holding();
+        let (mut nth, one_in) = (looks, holding.len() / NOTED + 1);
+        holding.retain(|(waiter, held)| {
+            nth += 1;
             let at = now_ns();
             let holds = held.check().is_ok();
             if holds {
-                self.record.note_at(at, waiter, Event::Held);
+                if nth.is_multiple_of(one_in) {
+                    self.record.note_at(at, waiter, Event::Held);
+                }
                 close |= held.remaining() < lease / 4;
             } else {
                 self.record.note(waiter, Event::Lost);

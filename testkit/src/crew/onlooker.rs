@@ -15,6 +15,8 @@ use super::member::Orders;
 use crate::history::{Event, Recorder};
 
 const INTERVAL: Duration = Duration::from_millis(50);
+/// More holders than this are shown less often, so that the history remains short.
+const MANY: u32 = 16;
 
 pub(super) struct Onlooker {
     ended: Arc<AtomicBool>,
@@ -30,12 +32,13 @@ impl Onlooker {
         let thread = std::thread::spawn(move || {
             while !end.load(Ordering::Acquire) {
                 // A server that does not answer shows nothing.
-                for holder in lock.inspect().blocking().into_iter().flat_map(|state| state.holders) {
+                let holders = lock.inspect().blocking().map(|state| state.holders).unwrap_or_default();
+                for holder in &holders {
                     let (token, slot, most) = (holder.token, holder.slot, holder.most);
                     record.remark(format_args!("{holder:?}"));
                     record.note_process(Event::Seen { token, slot, most });
                 }
-                std::thread::sleep(INTERVAL);
+                std::thread::sleep(INTERVAL * (1 + holders.len() as u32 / MANY));
             }
         });
         Onlooker { ended, thread: Some(thread) }

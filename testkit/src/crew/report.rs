@@ -13,6 +13,7 @@ pub struct Report {
     pub at_once: usize,
     /// Leases that were lost during a hold.
     pub lost: usize,
+    pub lost_for_nothing: usize,
     pub died_holding: usize,
     pub died_waiting: usize,
     /// The longest time that a waiter waited for a lock that nobody held.
@@ -48,6 +49,7 @@ impl Report {
             at_once: history.most_at_once(),
             grants: count(&|wait| wait.token.is_some()),
             lost: count(&|wait| wait.lost_ns.is_some()),
+            lost_for_nothing: history.lost_for_nothing(terms),
             died_holding: count(&|wait| died(wait) && wait.token.is_some()),
             died_waiting: count(&|wait| died(wait) && wait.token.is_none()),
             worst_stall: stalls.iter().map(|stall| stall.waited).max().unwrap_or_default(),
@@ -61,12 +63,13 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { acquires, grants, at_once, lost, died_holding, died_waiting, worst_stall, struck, .. } = self;
+        let Report { acquires, grants, at_once, lost, lost_for_nothing, .. } = self;
+        let Report { died_holding, died_waiting, worst_stall, struck, .. } = self;
         let stall = worst_stall.as_secs_f64() / self.lease.as_secs_f64();
         write!(
             f,
-            "{acquires} acquires, {grants} grants, {at_once} at once, {lost} leases lost, {died_holding} died holding, {died_waiting} \
-             waiting, worst stall {stall:.2} leases, slack taken {:?}, latest return {:?} after its timeout, struck: \
+            "{acquires} acquires, {grants} grants, {at_once} at once, {lost} leases lost, {lost_for_nothing} for nothing, \
+             {died_holding} died holding, {died_waiting} waiting, worst stall {stall:.2} leases, slack taken {:?}, latest return {:?} after its timeout, struck: \
              {struck:?}",
             self.slack_taken, self.latest
         )

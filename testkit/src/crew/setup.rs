@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, path::PathBuf, time::Duration};
 use fastrand::Rng;
 
 use super::{
-    Crew, PATIENCE,
+    Crew, Kind, PATIENCE,
     clock::{self, ClockMarks},
     member::{LONGEST, Orders, READERS},
     onlooker::Onlooker,
@@ -25,6 +25,8 @@ const LATENESS: Duration = Duration::from_secs(2);
 pub struct Setup {
     orders: Orders,
     processes: usize,
+    /// How many waiters one of them has that hold the lock for most of the time; 0: there is no such process.
+    crowd: usize,
     slack: Duration,
     patience: Duration,
     clock: Option<Box<dyn FnMut() -> Option<u64> + Send>>,
@@ -47,10 +49,12 @@ impl Setup {
             replicas: 0,
             any_times: false,
             mosts: vec![1],
+            is_crowd: false,
         };
         let setup = Setup {
             orders,
             processes: 4,
+            crowd: 0,
             slack: Duration::from_secs(3),
             patience: PATIENCE,
             clock: None,
@@ -72,6 +76,12 @@ impl Setup {
     /// Per process.
     pub fn waiters(mut self, waiters: usize) -> Setup {
         self.orders.waiters = waiters;
+        self
+    }
+
+    /// One of the processes has so many waiters, most of which hold the lock at any time: there must be slots for them.
+    pub fn crowd(mut self, waiters: usize) -> Setup {
+        self.crowd = waiters;
         self
     }
 
@@ -170,7 +180,7 @@ impl Setup {
 
     #[track_caller]
     pub fn start(self) -> Crew {
-        let Setup { mut orders, processes, slack, patience, clock, drivers } = self;
+        let Setup { mut orders, processes, crowd, slack, patience, clock, drivers } = self;
         // Next to the build artifacts, where it is easy to find after a failure. The process id and a counter keep runs
         // apart.
         let file = format!("crew-{}-{}-{}.history", orders.seed, std::process::id(), now_ns());
@@ -191,8 +201,14 @@ impl Setup {
         let onlooker = (orders.mosts != [1]).then(|| Onlooker::start(&orders));
         let rng = Rng::with_seed(orders.seed);
         let (members, struck) = (Vec::new(), BTreeMap::new());
-        let mut crew = Crew { orders, terms, patience, record, clock, onlooker, rng, members, struck, drivers };
-        (0..processes).for_each(|number| crew.hire(!crew.drivers.is_empty() && number % 2 == 1));
+        let mut crew = Crew { orders, terms, patience, record, clock, onlooker, rng, members, struck, drivers, crowd };
+        (0..processes).for_each(|number| {
+            crew.hire(match number {
+                0 if crowd > 0 => Kind::Crowd,
+                _ if !crew.drivers.is_empty() && number % 2 == 1 => Kind::Driver,
+                _ => Kind::Usual,
+            });
+        });
         crew
     }
 }

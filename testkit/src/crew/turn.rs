@@ -113,6 +113,13 @@ impl Turn {
         }
     }
 
+    /// The same of one of hundreds in a process, who hold the lock together: for long, and without what would block all.
+    pub fn in_crowd(self, rng: &mut Rng, lease: Duration) -> Turn {
+        let way = if self.way == Way::Block { Way::Acquire } else { self.way };
+        let (hold, rest) = (lease.mul_f64(1.1 + 0.4 * rng.f64()), self.rest / 10);
+        Turn { way, stay: Stay::Long, hold, rest, wake: Wake::Wakes, timeout: None, abort: None, ..self }
+    }
+
     /// The same for a thread, which cannot be aborted and has no use for futures.
     pub fn on_thread(self) -> Turn {
         let way = if self.way == Way::Run { Way::Acquire } else { self.way };

@@ -14,6 +14,19 @@ use super::{
 };
 
 impl History {
+    /// How many leases were lost although, since they were asked for, nothing had befallen their processes or the server:
+    /// somebody did not renew them. A machine that is too busy can be the reason, so no judge demands that there is none.
+    pub fn lost_for_nothing(&self, terms: &Terms) -> usize {
+        let for_nothing = |wait: &&Wait| {
+            wait.lost_ns.is_some_and(|lost| {
+                let befallen = |from: u64, to: u64| from <= lost && wait.called_ns <= to;
+                let paused = wait.pauses.iter().any(|&(from, to)| befallen(from, to));
+                !paused && !terms.admitted.iter().any(|fault| befallen(fault.from_ns, fault.to_ns))
+            })
+        };
+        self.waits().iter().filter(for_nothing).count()
+    }
+
     /// Whether `older` may believe in its lease although the lock was granted to `newer`.
     pub(super) fn admits_belief(&self, terms: &Terms, older: &Hold<'_>, newer: &Hold<'_>) -> bool {
         let divided = terms.there_was(Trouble::Divided, newer.granted);

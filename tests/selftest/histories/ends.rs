@@ -94,3 +94,19 @@ fn nothing_is_left_but_states_that_expire() {
     let waiters = "fairlock:{a}:waiters";
     assert_eq!(keys(&[("fairlock:{a}:lock", 5, 1), (waiters, 86_400_000, 0)]), Err(vec![waiters.to_owned()]));
 }
+
+#[test]
+fn a_lease_is_lost_for_nothing_if_nothing_befell_it() {
+    let lost = |more: &str| good_but(&[("40 b b.1 released", &format!("40 b b.1 lost\n{more}"))]);
+    assert_eq!(history(GOOD).lost_for_nothing(&terms()), 0);
+    assert_eq!(lost("").lost_for_nothing(&terms()), 1);
+    // Pauses and faults of another time, or of others, are no reason.
+    for (more, count) in
+        [("35 b - paused\n38 b - resumed", 0), ("5 b - paused\n8 b - resumed", 1), ("35 a - paused", 1)]
+    {
+        assert_eq!(lost(more).lost_for_nothing(&terms()), count, "{more}");
+    }
+    for (from, to, count) in [(35, 38, 0), (5, 25, 0), (5, 15, 1), (41, 45, 1)] {
+        assert_eq!(lost("").lost_for_nothing(&in_trouble(Trouble::Silent, from, to)), count, "{from} to {to}");
+    }
+}
