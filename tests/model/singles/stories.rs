@@ -170,10 +170,12 @@ pub(super) fn a_waiter_in_touch_is_not_overtaken(driver: &mut Driver) -> Checked
     driver.flush_all();
     let start = TIME + 3_300_000;
     driver.run(start, 100, &beat("q.1", QUICK, quick))?;
-    driver.run(start, 100, &returns("q.1", QUICK, &known[2]))?;
+    driver.run(start, 100, &with("q.1", QUICK, quick, known[2].seat()))?;
     driver.run(start + 1, 100, &give_back("h.1", &held))?;
-    let lock = driver.run(start + 200_000, 100, &beat("q.1", QUICK, quick))?.found.lock;
-    expect("before B's heartbeat the holder is", holder(&lock), None)?;
+    for beats in 1..=4 {
+        driver.run(start + beats * QUICK.heartbeat, 100, &beat("q.1", QUICK, quick))?;
+    }
+    expect("before B's heartbeat the holder is", holder(&driver.found().lock), None)?;
     driver.run(start + 350_000, 100, &returns("b.1", USUAL, &known[1]))?;
     for half in 1..=5 {
         driver.run(start + half * SECOND / 2, 100, &beat("b.1", USUAL, known[1].memory()))?;
