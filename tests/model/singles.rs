@@ -78,7 +78,7 @@ pub const SINGLES: [Single; 62] = [
         several::a_lease_is_recorded_although_its_id_is_granted_another,
     ),
     ("a queue that is left shows that the rest was lost", losses::a_queue_is_left),
-    ("a release without a seat brings no lease back", losses::a_release_without_a_seat),
+    ("a release or a renewal without a seat brings no lease back", losses::what_has_no_seat),
     ("whoever knows of a loss is not granted a calm lock", losses::a_calm_lock_that_is_older),
     ("a waiter returns to a calm lock with its ticket", losses::a_waiter_returns_to_a_calm_lock),
     ("a calm lock has a history from when it is switched on", losses::a_history_of_a_calm_lock),

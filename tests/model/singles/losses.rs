@@ -82,13 +82,15 @@ pub(super) fn a_queue_is_left(driver: &mut Driver) -> Checked {
 }
 
 // After two losses, when nobody who is back knows of a grant.
-pub(super) fn a_release_without_a_seat(driver: &mut Driver) -> Checked {
+pub(super) fn what_has_no_seat(driver: &mut Driver) -> Checked {
     driver.flush_all();
     let memory = Memory { epoch: TIME - 1, stamp: TIME - 1, token: 0, longest: LONG.lease, pace: TERMS.heartbeat };
     let queued = driver.run(TIME, 100, &with("c.1", TERMS, memory, Seat::default()))?;
     expect("it was", queued.answer.word.as_str(), "queued")?;
     let repeated = driver.run(TIME + 1, 100, &release("a.1"))?;
-    expect("it was", repeated.answer.word.as_str(), "unknown")
+    expect("it was", repeated.answer.word.as_str(), "unknown")?;
+    let renewal = Request::Renew { id: "a.1".into(), seat: Seat::default(), left: 5, terms: SEVERAL, memory };
+    expect("it was", driver.run(TIME + 2, 100, &renewal)?.answer.word.as_str(), "lost")
 }
 
 /// A lock that was granted twice, and what its clients know.
