@@ -20,7 +20,7 @@ const TERMS: Terms =
 type Single = (&'static str, fn(&mut Driver) -> Checked);
 
 /// All single cases, by what they show.
-pub const SINGLES: [Single; 62] = [
+pub const SINGLES: [Single; 64] = [
     ("a story: all data is lost", stories::all_data_is_lost),
     ("a story: a replica is behind", stories::a_replica_is_behind),
     ("a story: a claim that was not handed out", stories::a_claim_is_not_handed_out),
@@ -79,6 +79,8 @@ pub const SINGLES: [Single; 62] = [
     ),
     ("a queue that is left shows that the rest was lost", losses::a_queue_is_left),
     ("a release or a renewal without a seat brings no lease back", losses::what_has_no_seat),
+    ("a recovery waits for the client that opens it", losses::the_first_to_return_is_the_slowest),
+    ("what a seat without a memory tells of a grant is known", losses::a_seat_without_a_memory),
     ("whoever knows of a loss is not granted a calm lock", losses::a_calm_lock_that_is_older),
     ("a waiter returns to a calm lock with its ticket", losses::a_waiter_returns_to_a_calm_lock),
     ("a calm lock has a history from when it is switched on", losses::a_history_of_a_calm_lock),

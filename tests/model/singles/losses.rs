@@ -2,7 +2,7 @@
 
 use super::super::{Memory, NONE_IS_MISSING, Request, Seat};
 use super::{
-    Checked, Driver, LONG, SEVERAL, TERMS, TIME, acquire, break_by_force, expect, holder, release, renewal, with,
+    Checked, Driver, LONG, SEVERAL, TERMS, TIME, Terms, acquire, break_by_force, expect, holder, release, renewal, with,
 };
 
 // The lease of a.1 was ended by force before b.1 had the lock, and a.1 was not told.
@@ -87,10 +87,37 @@ pub(super) fn what_has_no_seat(driver: &mut Driver) -> Checked {
     let memory = Memory { epoch: TIME - 1, stamp: TIME - 1, token: 0, longest: LONG.lease, pace: TERMS.heartbeat };
     let queued = driver.run(TIME, 100, &with("c.1", TERMS, memory, Seat::default()))?;
     expect("it was", queued.answer.word.as_str(), "queued")?;
+    // Somebody may have been granted the lock.
+    expect("the recovery ends", queued.found.lock.state.recover_until(), TIME + LONG.lease)?;
     let repeated = driver.run(TIME + 1, 100, &release("a.1"))?;
     expect("it was", repeated.answer.word.as_str(), "unknown")?;
     let renewal = Request::Renew { id: "a.1".into(), seat: Seat::default(), left: 5, terms: SEVERAL, memory };
     expect("it was", driver.run(TIME + 2, 100, &renewal)?.answer.word.as_str(), "lost")
+}
+
+// Its heartbeats have become slower since it was told of the others'.
+pub(super) fn the_first_to_return_is_the_slowest(driver: &mut Driver) -> Checked {
+    driver.flush_all();
+    let terms = Terms { lease: 1_000_000, ..TERMS };
+    let memory = Memory { epoch: TIME - 1, stamp: TIME - 1, token: 0, longest: terms.lease, pace: 100_000 };
+    let state = driver.run(TIME, 100, &with("c.1", terms, memory, Seat::default()))?.found.lock.state;
+    expect("the recovery ends", state.recover_until(), TIME + 3 * TERMS.heartbeat)
+}
+
+// The later of two leases comes back from a client that has forgotten the rest, and is given back.
+pub(super) fn a_seat_without_a_memory(driver: &mut Driver) -> Checked {
+    driver.flush_all();
+    let first = driver.run(TIME, 100, &with("a.1", LONG, Memory::default(), Seat::default()))?.answer;
+    driver.run(TIME + 1, 100, &break_by_force(first.seat().token))?;
+    let second = driver.run(TIME + 2, 100, &with("b.1", LONG, Memory::default(), Seat::default()))?.answer;
+    driver.flush_all();
+    driver.run(TIME + 3, 100, &with("c.1", TERMS, first.memory(), Seat::default()))?;
+    let (id, seat, memory) = ("b.1".to_owned(), second.seat(), Memory::default());
+    let back = driver.run(TIME + 4, 100, &Request::Renew { id, seat, left: 5, terms: LONG, memory })?;
+    expect("it was", back.answer.word.as_str(), "renewed")?;
+    driver.run(TIME + 5, 100, &release("b.1"))?;
+    let late = driver.run(TIME + 6, 100, &renewal("a.1", &first, LONG))?;
+    expect("it was", late.answer.word.as_str(), "lost")
 }
 
 /// A lock that was granted twice, and what its clients know.

@@ -83,17 +83,19 @@ pub(super) fn a_replica_is_behind(driver: &mut Driver) -> Checked {
 }
 
 // The same, but B has not handed out its claim: nothing is left of it, so it waits again, at its ticket. Its token is
-// known now, so the recovery waits for leases.
+// known now, if only by its seat: so the recovery waits for leases, and A's is over.
 pub(super) fn a_claim_is_not_handed_out(driver: &mut Driver) -> Checked {
     let known = first(STORY, &["a.1", "b.1", "c.1"], driver)?;
     let token = TIME + 10;
-    let memory = Memory { stamp: token, token, ..known[2].memory() };
+    let memory = Memory { stamp: token, ..known[2].memory() };
     let seat = Seat { token, ..known[1].seat() };
     let claim = Request::Renew { id: "b.1".into(), seat, left: 0, terms: STORY, memory };
     let told = driver.run(TIME + 1_000, 100, &claim)?;
     expect("it was", told.answer.word.as_str(), "lost")?;
     expect("its place", told.found.lock.ticket("b.1"), Some(known[1].seat().ticket))?;
-    expect("the recovery ends", told.found.lock.state.recover_until(), TIME + 1_000 + 30 * SECOND)
+    expect("the recovery ends", told.found.lock.state.recover_until(), TIME + 1_000 + 30 * SECOND)?;
+    let a = driver.run(TIME + 1_001, 100, &renewal("a.1", &known[0], STORY))?.answer;
+    expect("it was", a.word.as_str(), "lost")
 }
 
 // A semaphore of three: the holders in slots 0 and 2 are back, that in slot 1 had died.
