@@ -8,7 +8,7 @@ mod tags;
 mod texts;
 mod unread;
 
-use super::driver::{Driver, encode};
+use super::driver::{Driver, Outcome, encode};
 use super::world::Checked;
 use super::{Answer, Lock, Memory, Request, Seat, Terms, UNBOUNDED};
 
@@ -39,9 +39,9 @@ pub const SINGLES: [Single; 64] = [
     ("a queue of another type is found before the first write", a_queue_of_another_type),
     ("the clock is held until an hour after all that is left", a_silence_of_hours),
     ("a lease that is found over is renewed only by its own seat, and while its holder has time left", found_over),
-    ("a lease that is found over in a recovery is renewed, too", found_over_in_a_recovery),
-    ("a lease that came back and is broken ends the wait for it", a_broken_lease_is_released),
-    ("a recovery of a partial loss gives the slowest its time", the_slowest_of_a_partial_loss),
+    ("a lease that is found over in a recovery is renewed, too", losses::found_over_in_a_recovery),
+    ("a lease that came back and is broken ends the wait for it", losses::a_broken_lease_is_released),
+    ("a recovery of a partial loss gives the slowest its time", losses::the_slowest_of_a_partial_loss),
     ("a recovery waits for leases again if somebody knows of a later one", losses::a_later_lease),
     ("a recovery that an operator has ended does not wait for leases again", losses::an_operator_ends_a_recovery),
     ("a lease comes back only where it fits beside those that were granted later", losses::a_lease_that_does_not_fit),
@@ -291,33 +291,6 @@ fn found_over(driver: &mut Driver) -> Checked {
     expect("it was", driver.run(TIME + 2 * MINUTE, 100, &renewal)?.answer.word.as_str(), "lost")
 }
 
-// A stranger got the lock after a loss, and a slow client that returned opened a recovery.
-fn found_over_in_a_recovery(driver: &mut Driver) -> Checked {
-    const SLOW: Terms = Terms { liveness: 30 * MINUTE, heartbeat: 10 * MINUTE, ..TERMS };
-    driver.flush_all();
-    let memory = driver.run(TIME, 100, &with("a.1", SLOW, Memory::default(), Seat::default()))?.answer.memory();
-    driver.flush_all();
-    let granted = driver.run(TIME + 1, 100, &acquire("b.1"))?.answer;
-    driver.run(TIME + 2, 100, &with("a.2", SLOW, memory, Seat::default()))?;
-    driver.run(TIME + 3, 100, &leave(&["a.2"]))?;
-    let (memory, seat, left) = (granted.memory(), granted.seat(), 5);
-    let renewal = Request::Renew { id: "b.1".to_owned(), seat, left, terms: TERMS, memory };
-    let found = driver.run(TIME + 2 * MINUTE, 100, &renewal)?.found.lock;
-    expect("the lease ends", found.holder().map(|held| held.end), Some(TIME + 2 * MINUTE + TERMS.lease))
-}
-
-fn a_broken_lease_is_released(driver: &mut Driver) -> Checked {
-    driver.flush_all();
-    let granted = driver.run(TIME, 100, &with("a.1", LONG, Memory::default(), Seat::default()))?.answer;
-    let (id, memory, seat) = ("a.1".to_owned(), granted.memory(), granted.seat());
-    driver.flush_all();
-    let renewal = Request::Renew { id: id.clone(), seat, left: LONG.lease, terms: LONG, memory };
-    let memory = driver.run(TIME + 1, 100, &renewal)?.answer.memory();
-    driver.run(TIME + 2, 100, &Request::Break { token: seat.token, force: false })?;
-    let state = driver.run(TIME + 3, 100, &Request::Release { id, seat, memory })?.found.lock.state;
-    expect("the recovery ends", state.recover_until(), TIME + 1 + 3 * TERMS.heartbeat)
-}
-
 fn renewal(id: &str, granted: &Answer, terms: Terms) -> Request {
     let (id, memory, seat) = (id.to_owned(), granted.memory(), granted.seat());
     Request::Renew { id, seat, left: terms.lease / 2, terms, memory }
@@ -325,6 +298,13 @@ fn renewal(id: &str, granted: &Answer, terms: Terms) -> Request {
 
 fn break_by_force(token: u64) -> Request {
     Request::Break { token, force: true }
+}
+
+/// By what is kept of the recovery, and by what the client is told.
+fn recovery_ends(turn: &Outcome, at: u64) -> Checked {
+    let state = &turn.found.lock.state;
+    expect("the recovery ends", state.recover_until(), at)?;
+    expect("what is told of its end", turn.answer.number("recover_left_us"), Some(at - state.seen))
 }
 
 const SEVERAL: Terms = Terms { most: 2, ..LONG };
@@ -354,16 +334,6 @@ fn a_seat_proves_a_loss(driver: &mut Driver) -> Checked {
     let request = with("b.1", TERMS, memory, Seat { epoch, ticket: later, ..Seat::default() });
     let found = driver.run(TIME + 1, 100, &request)?.found.lock;
     expect("the holder is", holder(&found), None)
-}
-
-fn the_slowest_of_a_partial_loss(driver: &mut Driver) -> Checked {
-    const SLOW: Terms = Terms { liveness: 30 * MINUTE, heartbeat: 10 * MINUTE, ..TERMS };
-    driver.flush_all();
-    driver.run(TIME, 100, &with("a.1", SLOW, Memory::default(), Seat::default()))?;
-    driver.run(TIME, 100, &with("b.1", SLOW, Memory::default(), Seat::default()))?;
-    driver.expire("waiters");
-    let state = driver.run(TIME + 2 * MINUTE, 100, &heartbeat("b", &["b.1"]))?.found.lock.state;
-    expect("the recovery ends", state.recover_until(), TIME + 32 * MINUTE)
 }
 
 // The clock was set back with the loss, so that a token was given twice.

@@ -1,7 +1,7 @@
 //! Stories of losses, told with their times: what a reader of `lua/README.md` can say in advance.
 
 use super::super::{Memory, Request, Seat, Terms, UNBOUNDED};
-use super::{Answer, Checked, Driver, TIME, acquire, expect, heartbeat, holder, release, renewal, with};
+use super::{Answer, Checked, Driver, TIME, acquire, expect, heartbeat, holder, recovery_ends, release, renewal, with};
 
 const SECOND: u64 = 1_000_000;
 const STORY: Terms =
@@ -39,14 +39,14 @@ pub(super) fn all_data_is_lost(driver: &mut Driver) -> Checked {
     let start = TIME + 1_000;
     let found = driver.run(start, 100, &beat("c.1", STORY, c.memory()))?;
     expect("it was", found.answer.word.as_str(), "unknown")?;
-    expect("the recovery ends", found.found.lock.state.recover_until(), start + 30 * SECOND)?;
+    recovery_ends(&found, start + 30 * SECOND)?;
     driver.run(start, 100, &returns("c.1", STORY, c))?;
     driver.run(start + SECOND, 100, &returns("b.1", STORY, b))?;
     let order = driver.found().lock.queue.into_iter().map(|(_, id)| id).collect::<Vec<_>>();
     expect("the queue is", order, vec!["b.1".to_owned(), "c.1".to_owned()])?;
     let back = driver.run(start + 2 * SECOND, 100, &renewal("a.1", a, STORY))?;
     expect("it was", back.answer.word.as_str(), "renewed")?;
-    expect("the recovery ends", back.found.lock.state.recover_until(), start + 9_900_000)?;
+    recovery_ends(&back, start + 9_900_000)?;
     let lock = driver.run(start + 4 * SECOND, 100, &give_back("a.1", &back.answer))?.found.lock;
     expect("in the recovery the holder is", holder(&lock), None)?;
     driver.run(start + 7 * SECOND, 100, &beat("c.1", STORY, back.answer.memory()))?;
@@ -70,10 +70,9 @@ pub(super) fn a_replica_is_behind(driver: &mut Driver) -> Checked {
     let renew = |left| Request::Renew { id: "b.1".into(), seat, left, terms: STORY, memory };
     let left = 20 * SECOND;
     let back = driver.run(start + SECOND, 100, &renew(left))?;
-    let state = &back.found.lock.state;
     expect("it was", back.answer.word.as_str(), "renewed")?;
     expect("the lease ends", back.found.lock.holder().map(|held| held.end), Some(start + SECOND + left))?;
-    expect("the recovery ends", state.recover_until(), start + SECOND + 9_900_000)?;
+    recovery_ends(&back, start + SECOND + 9_900_000)?;
     let order = back.found.lock.queue.iter().map(|(_, id)| id.clone()).collect::<Vec<_>>();
     expect("the queue is", order, vec!["c.1".to_owned(), "d.1".to_owned()])?;
     let c = driver.run(start + 2 * SECOND, 100, &beat("c.1", STORY, memory))?.answer;
@@ -93,7 +92,7 @@ pub(super) fn a_claim_is_not_handed_out(driver: &mut Driver) -> Checked {
     let told = driver.run(TIME + 1_000, 100, &claim)?;
     expect("it was", told.answer.word.as_str(), "lost")?;
     expect("its place", told.found.lock.ticket("b.1"), Some(known[1].seat().ticket))?;
-    expect("the recovery ends", told.found.lock.state.recover_until(), TIME + 1_000 + 30 * SECOND)?;
+    recovery_ends(&told, TIME + 1_000 + 30 * SECOND)?;
     let a = driver.run(TIME + 1_001, 100, &renewal("a.1", &known[0], STORY))?.answer;
     expect("it was", a.word.as_str(), "lost")
 }
@@ -107,7 +106,7 @@ pub(super) fn slots_come_back(driver: &mut Driver) -> Checked {
     for (id, of) in [("a.1", &known[0]), ("c.1", &known[2])] {
         let back = driver.run(start, 100, &renewal(id, of, THREE))?;
         expect("it was", back.answer.word.as_str(), "renewed")?;
-        expect("the recovery ends", back.found.lock.state.recover_until(), start + 30 * SECOND)?;
+        recovery_ends(&back, start + 30 * SECOND)?;
     }
     driver.run(start + SECOND, 100, &returns("w.1", THREE, &known[3]))?;
     driver.run(start + SECOND, 100, &returns("x.1", STORY, &alone))?;
