@@ -1,7 +1,7 @@
 -- keys: the keys of one lock, and the forms of what is packed.
 -- SETS: call max min string struct lock VERSION BAD_ID LONGEST_ID DOT SLOT LEASE FREE HUGE SESSION MEMORY MEMORY_SIZE SEAT
 -- SETS: SEAT_SIZE BAD_TEXT TERMS TEXTS TEXTS_AT BAD_TERMS BAD_MOST BAD_TIMES OWN REPLY KEEP_US HISTORY PAST PAST_MS HOUR_US
--- SETS: DAY_US SHORTEST_US LONGEST_US LAST SLACK_US CALM MARK joining lenient position own
+-- SETS: DAY_US SHORTEST_US LONGEST_US LAST SLACK_US CALM MARK joining lenient
 -- SETS: seat_epoch seat_ticket seat_token seat_slot seat_most
 -- A local is found faster. Constants are no locals in the script that is sent: their values stand in their places.
 local call, max, min, string, struct = redis.call, math.max, math.min, string, struct
@@ -45,7 +45,5 @@ local LAST = 9007199254740992 -- 2^53: no token is as high
 local SLACK_US = 300000000 -- five minutes: the least time between two TTLs of a lock in use
 -- Only an acquire sets these: whether it may add a waiter, and whether the script goes on when memory is short.
 local joining, lenient = false, true
--- What the reply tells of the client that asks: the position of a waiter, and its leases and places.
-local position, own = 0, {}
 -- The place or lease that the client brings, if it brings one (lib/known.lua).
 local seat_epoch, seat_ticket, seat_token, seat_slot, seat_most = 0, 0, 0, 0, 0

@@ -2,7 +2,7 @@
 -- are declared here. A lease ends when its `ends` is not after `now`; `how` says how, if it did not expire.
 -- SETS: contender asked asked_us asked_most ends place queued joins moves sessions leaving fields messages
 -- SETS: named every ended dropped
--- SETS: BATCH GRANTS looked its_id session alive_until head head_ticket head_until head_beat numbers again
+-- SETS: BATCH GRANTS looked its_id session alive_until head head_ticket head_until head_beat numbers position own again
 -- The asking id until it is granted the lock, its terms, its lease, how many may hold, and when its lease would end.
 local contender, asked, asked_us, asked_most, ends
 local place = math.huge -- the contender's ticket; a try comes after all waiters
@@ -20,4 +20,6 @@ local looked = 0 -- how many were examined
 local its_id, session, alive_until -- the waiter that was examined last, and its client's session
 local head, head_ticket, head_until, head_beat -- the first live waiter among them, and the heartbeat of its client
 local numbers -- the state, packed
+-- What the reply tells of the client that asks: the position of a waiter, and its leases and places.
+local position, own = 0, {}
 local again = false -- whether a limit was reached, so that the caller asks again

@@ -2,4 +2,7 @@
 -- only one is back. It is over for good when that has passed (lib/clock.lua), or with a grant (lib/promote.lua).
 -- NEEDS: recover_from wait_places wait_leases sole token
 -- SETS: recover_until
-recover_until = recover_from + max(3 * wait_places, sole > 0 and sole >= token and 0 or wait_leases)
+recover_until = recover_from
+if wait_places > 0 or wait_leases > 0 then
+  recover_until = recover_from + max(3 * wait_places, sole > 0 and sole >= token and 0 or wait_leases)
+end

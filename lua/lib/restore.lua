@@ -27,9 +27,9 @@ do
       local lasts_us = max(left_us, known_longest)
       wait_places, wait_leases = max(wait_places, known_pace, own_pace), max(wait_leases, lasts_us)
       token, longest = max(token, known_token, seat_token), max(longest, lasts_us)
+      -- include recovery
     end
     -- Leases of an older state may be over, and granted to others since. Those that were granted after the loss stay.
     dropped = dropped or ahead
   end
 end
--- include recovery

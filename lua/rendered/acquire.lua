@@ -2,7 +2,6 @@ local id, memory, seat, terms = unpack(ARGV)
 local call, max, min, string, struct = redis.call, math.max, math.min, string, struct
 local lock = KEYS[1]
 local joining, lenient = false, true
-local position, own = 0, {}
 local seat_epoch, seat_ticket, seat_token, seat_slot, seat_most = 0, 0, 0, 0, 0
 local liveness_us, buffer_us, heartbeat_us, lease_us, room, most, as_claim, size1, size2, size3, size4, texts_at =
   struct.unpack('<dddddHBBHHH', terms)
@@ -102,7 +101,10 @@ local found_waiting = waiting
 local lost = (waiting > 0 or not found or joining and (held > 0 or recover_from > 0))
   and call('ZCARD', waiters) ~= waiting
 local now, recover_until = raw + skew, 0
-recover_until = recover_from + max(3 * wait_places, sole > 0 and sole >= token and 0 or wait_leases)
+recover_until = recover_from
+if wait_places > 0 or wait_leases > 0 then
+  recover_until = recover_from + max(3 * wait_places, sole > 0 and sole >= token and 0 or wait_leases)
+end
 if live_until <= seen then
   pace, pace_next = 0, 0
 elseif pace > 0 then
@@ -128,6 +130,7 @@ local looked = 0 -- how many were examined
 local its_id, session, alive_until -- the waiter that was examined last, and its client's session
 local head, head_ticket, head_until, head_beat -- the first live waiter among them, and the heartbeat of its client
 local numbers -- the state, packed
+local position, own = 0, {}
 local again = false -- whether a limit was reached, so that the caller asks again
 if lost then
   local last = not found and call('ZRANGE', waiters, '-1', '-1', 'WITHSCORES')[2]
@@ -139,7 +142,10 @@ if lost then
   wait_places, wait_leases = max(wait_places, own_pace), max(wait_leases, longest, live_until - now)
   if wait_places + wait_leases == 0 then recover_from = 0 end
   waiting, found_waiting, live_until = 0, 0, 0
-  recover_until = recover_from + max(3 * wait_places, sole > 0 and sole >= token and 0 or wait_leases)
+  recover_until = recover_from
+  if wait_places > 0 or wait_leases > 0 then
+    recover_until = recover_from + max(3 * wait_places, sole > 0 and sole >= token and 0 or wait_leases)
+  end
 end
 local word, told = 'disbelieved', nil
 local believed
@@ -163,11 +169,14 @@ do
       local lasts_us = max(left_us, known_longest)
       wait_places, wait_leases = max(wait_places, known_pace, own_pace), max(wait_leases, lasts_us)
       token, longest = max(token, known_token, seat_token), max(longest, lasts_us)
+      recover_until = recover_from
+      if wait_places > 0 or wait_leases > 0 then
+        recover_until = recover_from + max(3 * wait_places, sole > 0 and sole >= token and 0 or wait_leases)
+      end
     end
     dropped = dropped or ahead
   end
 end
-recover_until = recover_from + max(3 * wait_places, sole > 0 and sole >= token and 0 or wait_leases)
 named = {id}
 local leases = {} -- a list, also of those that have ended; and by id
 for i = 1, held > 0 and named and #named or 0 do
@@ -263,9 +272,11 @@ if not believed then
         lease.token, lease.slot, lease.most, lease.ends - now)
     end
   end
+  local keep_us, told_pace = longest < 3000000000 and longest or 3000000000, pace > wait_places and pace or wait_places
+  if own_pace > told_pace then told_pace = own_pace end
   return struct.pack('<Bc0BddddddBBdddddHc0Ic0', #word, word, again and 1 or 0, position, waiting, held, held > 0 and first_end - now or 0,
-    now < recover_until and recover_until - now or 0, min(longest, 3000000000), 41, 5, epoch, stamp, token,
-    longest, max(pace, wait_places, own_pace), #own, table.concat(own), #for_people, for_people)
+    now < recover_until and recover_until - now or 0, keep_us, 41, 5, epoch, stamp, token,
+    longest, told_pace, #own, own[2] and table.concat(own) or own[1] or '', #for_people, for_people)
 end
 if epoch == 0 then
   stamp = max(raw, stamp + 1)
@@ -281,9 +292,10 @@ if not mine or mine.ends <= now then
   if queued then place, moves = min(place, queued), place < queued end
   if own_session then
     local until_now, count = struct.unpack('<ddd', own_session or string.rep('\0', 24))
-    local session_end = max(until_now, now + liveness_us + buffer_us)
+    local session_end = now + liveness_us + buffer_us
+    if until_now > session_end then session_end = until_now end
     sessions[client] = {session_end, count, heartbeat_us}
-    live_until = max(live_until, session_end)
+    if session_end > live_until then live_until = session_end end
     if now >= pace_turn + 3 * pace then pace, pace_next, pace_turn = pace_next, 0, live_until end
     if heartbeat_us > pace_next then pace_next = heartbeat_us end
     if pace_next > pace then pace = pace_next end
@@ -424,9 +436,10 @@ if contender and joins then
   longest, longest_next = max(longest, lease_us), max(longest_next, lease_us)
   if not sessions[client] then
     local until_now, count = struct.unpack('<ddd', own_session or string.rep('\0', 24))
-    local session_end = max(until_now, now + liveness_us + buffer_us)
+    local session_end = now + liveness_us + buffer_us
+    if until_now > session_end then session_end = until_now end
     sessions[client] = {session_end, count, heartbeat_us}
-    live_until = max(live_until, session_end)
+    if session_end > live_until then live_until = session_end end
     if now >= pace_turn + 3 * pace then pace, pace_next, pace_turn = pace_next, 0, live_until end
     if heartbeat_us > pace_next then pace_next = heartbeat_us end
     if pace_next > pace then pace = pace_next end
@@ -620,6 +633,8 @@ for i = 1, client ~= '' and #named + #messages or 0 do
       lease.token, lease.slot, lease.most, lease.ends - now)
   end
 end
+local keep_us, told_pace = longest < 3000000000 and longest or 3000000000, pace > wait_places and pace or wait_places
+if own_pace > told_pace then told_pace = own_pace end
 return struct.pack('<Bc0BddddddBBdddddHc0Ic0', #word, word, again and 1 or 0, position, waiting, held, held > 0 and first_end - now or 0,
-  now < recover_until and recover_until - now or 0, min(longest, 3000000000), 41, 5, epoch, stamp, token,
-  longest, max(pace, wait_places, own_pace), #own, table.concat(own), #for_people, for_people)
+  now < recover_until and recover_until - now or 0, keep_us, 41, 5, epoch, stamp, token,
+  longest, told_pace, #own, own[2] and table.concat(own) or own[1] or '', #for_people, for_people)

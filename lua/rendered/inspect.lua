@@ -2,7 +2,6 @@ local after, count, tell_from, tell_most = ARGV[1], ARGV[2], tonumber(ARGV[3]), 
 local call, max, min, string, struct = redis.call, math.max, math.min, string, struct
 local lock = KEYS[1]
 local joining, lenient = false, true
-local position, own = 0, {}
 local seat_epoch, seat_ticket, seat_token, seat_slot, seat_most = 0, 0, 0, 0, 0
 local found = call('HGET', lock, '')
 local layout, calm = 5, 0
@@ -48,7 +47,10 @@ local found_waiting = waiting
 local lost = (waiting > 0 or not found or joining and (held > 0 or recover_from > 0))
   and call('ZCARD', waiters) ~= waiting
 local now, recover_until = raw + skew, 0
-recover_until = recover_from + max(3 * wait_places, sole > 0 and sole >= token and 0 or wait_leases)
+recover_until = recover_from
+if wait_places > 0 or wait_leases > 0 then
+  recover_until = recover_from + max(3 * wait_places, sole > 0 and sole >= token and 0 or wait_leases)
+end
 if live_until <= seen then
   pace, pace_next = 0, 0
 elseif pace > 0 then
@@ -74,6 +76,7 @@ local looked = 0 -- how many were examined
 local its_id, session, alive_until -- the waiter that was examined last, and its client's session
 local head, head_ticket, head_until, head_beat -- the first live waiter among them, and the heartbeat of its client
 local numbers -- the state, packed
+local position, own = 0, {}
 local again = false -- whether a limit was reached, so that the caller asks again
 local leases = {} -- a list, also of those that have ended; and by id
 for i = 1, held > 0 and named and #named or 0 do
@@ -238,6 +241,8 @@ for i = 1, client ~= '' and #named + #messages or 0 do
       lease.token, lease.slot, lease.most, lease.ends - now)
   end
 end
+local keep_us, told_pace = longest < 3000000000 and longest or 3000000000, pace > wait_places and pace or wait_places
+if own_pace > told_pace then told_pace = own_pace end
 return struct.pack('<Bc0BddddddBBdddddHc0Ic0', #word, word, again and 1 or 0, position, waiting, held, held > 0 and first_end - now or 0,
-  now < recover_until and recover_until - now or 0, min(longest, 3000000000), 41, 5, epoch, stamp, token,
-  longest, max(pace, wait_places, own_pace), #own, table.concat(own), #for_people, for_people)
+  now < recover_until and recover_until - now or 0, keep_us, 41, 5, epoch, stamp, token,
+  longest, told_pace, #own, own[2] and table.concat(own) or own[1] or '', #for_people, for_people)
