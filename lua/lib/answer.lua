@@ -1,6 +1,6 @@
 -- answer: ends the script with its reply, one packed string, because for Redis an array costs as much as the rest of a
--- script. `own`: of the client that asks, the place that it was given, the leases of the ids that it named, and what this
--- script has granted to it; `told`: names and values for people, in MessagePack.
+-- script. `own`: of the client that asks, the place that it was given, the leases of the ids that it named, and what
+-- this script has granted to it; `told`: names and values for people, in MessagePack.
 -- PACKS: word flags position waiting held first_left_us recover_left_us keep_us memory own told
 -- NEEDS: now client word told again own_pace position own named messages leases held first_end
 -- SETS: for_people own keep_us told_pace

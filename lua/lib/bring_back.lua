@@ -8,15 +8,15 @@ local brought = now < recover_until and believed and left_us > 0 and seat_token 
 if brought then
   local lease = {slot = seat_slot, most = seat_most, claim = 0, broken = 0, ends = now + left_us, token = seat_token,
     ticket = seat_ticket, id = id, beyond = ''}
-  local line, many, least, taken = {lease, unpack(leases)}, 0, HUGE, {} -- taken: slots, and ids
+  local line, many, least, used = {lease, unpack(leases)}, 0, HUGE, {} -- used: slots, and ids
   table.sort(line, function(one, other)
     return one.token > other.token or one.token == other.token and other == lease and one ~= lease
   end)
   for i = 1, #line do
     local stands = line[i]
     if stands.ends > now then
-      if many < min(least, stands.most) and not taken[stands.slot] and not taken[stands.id] then
-        many, least, taken[stands.slot], taken[stands.id] = many + 1, min(least, stands.most), true, true
+      if many < min(least, stands.most) and not used[stands.slot] and not used[stands.id] then
+        many, least, used[stands.slot], used[stands.id] = many + 1, min(least, stands.most), true, true
       elseif stands == lease then
         brought = false
       else

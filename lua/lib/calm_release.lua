@@ -1,5 +1,5 @@
--- calm_release: ends the lease of the id that took a calm lock, if nothing has happened since. Its client may do the same
--- without a script.
+-- calm_release: ends the lease of the id that took a calm lock, if nothing has happened since. Its client may do the
+-- same without a script.
 -- NEEDS: calm found memory id
 if calm == 1 then
   -- include in_touch

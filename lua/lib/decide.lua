@@ -1,5 +1,5 @@
--- decide: what is left of the lock, and what goes: entries with their leases and places, sessions with their last waiter;
--- how long the keys live; and whether the lock is calm.
+-- decide: what is left of the lock, and what goes: entries with their leases and places, sessions with their last
+-- waiter; how long the keys live; and whether the lock is calm.
 -- NEEDS: found found_waiting recorded contender queued joins moves sessions leaving fields
 -- NEEDS: leases ended held claims last_end taken_id taken
 -- SETS: live_until ttl_until recorded calm its_id stands rest_us needed_until new_ttl adds past gone rows

@@ -1,5 +1,6 @@
--- lease: the lease of a slot, as it was found. A silence costs a claim no more than it costs a waiter (lib/session.lua).
--- No script leaves a tag without its lease. Should one be found, it counts as a lease that is over, of nobody.
+-- lease: the lease of a slot, as it was found. A silence costs a claim no more than it costs a waiter
+-- (lib/session.lua). No script leaves a tag without its lease. Should one be found, it counts as a lease that is over,
+-- of nobody.
 -- NEEDS: slot zeroth_in zeroth_at zeroth_size now silent_from silent_until
 -- SETS: text from till its_most claim broken its_end its_token its_ticket holder at lease
 local text, from, till = zeroth_in, zeroth_at, zeroth_at + zeroth_size - 1

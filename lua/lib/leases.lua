@@ -1,7 +1,7 @@
 -- leases: reads the leases that this script may change or tell: those of the ids that the request names, found by their
--- tags. All are read if one may be over, if none of the others has the least `most`, or if a lease that comes back after
--- a loss of data is not sure to fit beside them. After a rollback they are dropped: holders that believe in theirs bring
--- them back.
+-- tags. All are read if one may be over, if none of the others has the least `most`, or if a lease that comes back
+-- after a loss of data is not sure to fit beside them. After a rollback they are dropped: holders that believe in
+-- theirs bring them back.
 -- NEEDS: named every dropped tags now epoch recover_until held limit limited first_end
 -- NEEDS: seat_epoch seat_token seat_slot seat_most
 -- SETS: leases mine conflicts limit limited claims first_end last_end

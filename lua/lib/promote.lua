@@ -2,7 +2,8 @@
 -- granted the lowest free slot, and told by a message. One that does not fit stops all behind it. A contender is alive,
 -- and learns of its grant from the reply.
 -- NEEDS: contender asked asked_us asked_most place ends queued leaving messages fields
--- SETS: leases token wait_places wait_leases stamp grants longest longest_next generation waiting contender place queued head its_id again
+-- SETS: leases token wait_places wait_leases stamp grants longest longest_next generation waiting contender place
+-- SETS: queued head its_id again
 -- include sweep
 while (contender or waiting > 0) and held < limit and now >= recover_until do
   -- include heads: place → head, again

@@ -1,8 +1,8 @@
 -- state: reads the numbers of the lock, and whether a key of it was lost.
 -- NEEDS: lock found calm joining
--- SETS: NUMBERS STATE version recorded stamp token epoch seen skew pace pace_next pace_turn silent_from
--- SETS: silent_until recover_from wait_places wait_leases sole grants longest longest_next generation waiting live_until
--- SETS: ttl_until first_end last_end held claims limit limited tags zeroth_size zeroth_at zeroth_in beyond found_waiting lost
+-- SETS: NUMBERS STATE version recorded stamp token epoch seen skew pace pace_next pace_turn silent_from silent_until
+-- SETS: recover_from wait_places wait_leases sole grants longest longest_next generation waiting live_until ttl_until
+-- SETS: first_end last_end held claims limit limited tags zeroth_size zeroth_at zeroth_in beyond found_waiting lost
 -- SETS: waiters calm taken_field taken_id taken
 local waiters = string.sub(lock, 1, -5) .. 'waiters'
 -- One field, because a number as text costs as much as a command.

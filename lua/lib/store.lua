@@ -1,5 +1,5 @@
--- store: writes the numbers, the leases and the planned entries. A `lenient` script goes on when memory is short: once a
--- script has written anything, the server accepts its other writes.
+-- store: writes the numbers, the leases and the planned entries. A `lenient` script goes on when memory is short: once
+-- a script has written anything, the server accepts its other writes.
 -- NEEDS: lenient fields leases held claims calm raw now
 -- SETS: zeroth fields numbers written
 local zeroth = held == 0 and '' -- the lease of slot 0

@@ -1,5 +1,5 @@
--- tag: the tag of a slot, made from the id of its lease: the first two bytes of its client, and the last three of the id,
--- so that neither the leases of one client nor those of clients with low numbers have one tag. Its last byte is not
+-- tag: the tag of a slot, made from the id of its lease: the first two bytes of its client, and the last three of the
+-- id, so that neither the leases of one client nor those of clients with low numbers have one tag. Its last byte is not
 -- zero, so no tag is FREE.
 -- NEEDS: of_id
 -- SETS: client_1 client_2 last_3 last_2 last_1 tag

@@ -1,5 +1,5 @@
--- write: makes the planned writes in the one order that is safe in a slot that is migrating, where a script that empties
--- a key and touches it again fails halfway: the hash, which never becomes empty, additions, TTLs, one removal.
+-- write: makes the planned writes in the one order that is safe in a slot that is migrating, where a script that
+-- empties a key and touches it again fails halfway: the hash, which never becomes empty, additions, TTLs, one removal.
 -- NEEDS: lost found_waiting recorded contender place leaving stands new_ttl adds past gone rows
 -- SETS: may denied
 -- A user may lack the right to a command. The commands after the first write are made sure of before it, because a

@@ -106,7 +106,7 @@ if wait_places > 0 or wait_leases > 0 then
   recover_until = recover_from + max(3 * wait_places, sole > 0 and sole >= token and 0 or wait_leases)
 end
 if live_until <= seen then
-  pace, pace_next = 0, 0
+  pace, pace_next, pace_turn = 0, 0, 0
 elseif pace > 0 then
   if now > seen + 2 * pace and now <= max(last_end, live_until, recover_until) + 3600000000 then now = seen + 2 * pace end
   local latest_us = silent_until - silent_from

@@ -75,7 +75,7 @@ if wait_places > 0 or wait_leases > 0 then
   recover_until = recover_from + max(3 * wait_places, sole > 0 and sole >= token and 0 or wait_leases)
 end
 if live_until <= seen then
-  pace, pace_next = 0, 0
+  pace, pace_next, pace_turn = 0, 0, 0
 elseif pace > 0 then
   if now > seen + 2 * pace and now <= max(last_end, live_until, recover_until) + 3600000000 then now = seen + 2 * pace end
   local latest_us = silent_until - silent_from
@@ -147,9 +147,9 @@ do
 end
 named = {unpack(ARGV, 4)}
 for i = 1, #named do
-  local id = named[i]
-  if client == '' or string.find(id, client, 1, true) ~= 1 or string.find(id, '.', 1, true) ~= #client + 1
-    or not string.find(id, '^%d+$', #client + 2) or #id > 1000 then return redis.error_reply('ERR an id must be CLIENT.NUMBER of at most 1000 bytes') end
+  local one = named[i]
+  if client == '' or string.find(one, client, 1, true) ~= 1 or string.find(one, '.', 1, true) ~= #client + 1
+    or not string.find(one, '^%d+$', #client + 2) or #one > 1000 then return redis.error_reply('ERR an id must be CLIENT.NUMBER of at most 1000 bytes') end
 end
 local leases = {} -- a list, also of those that have ended; and by id
 for i = 1, held > 0 and named and #named or 0 do

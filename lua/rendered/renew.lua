@@ -83,7 +83,7 @@ if wait_places > 0 or wait_leases > 0 then
   recover_until = recover_from + max(3 * wait_places, sole > 0 and sole >= token and 0 or wait_leases)
 end
 if live_until <= seen then
-  pace, pace_next = 0, 0
+  pace, pace_next, pace_turn = 0, 0, 0
 elseif pace > 0 then
   if now > seen + 2 * pace and now <= max(last_end, live_until, recover_until) + 3600000000 then now = seen + 2 * pace end
   local latest_us = silent_until - silent_from
@@ -230,15 +230,15 @@ else
   if brought then
     local lease = {slot = seat_slot, most = seat_most, claim = 0, broken = 0, ends = now + left_us, token = seat_token,
       ticket = seat_ticket, id = id, beyond = ''}
-    local line, many, least, taken = {lease, unpack(leases)}, 0, 1000, {} -- taken: slots, and ids
+    local line, many, least, used = {lease, unpack(leases)}, 0, 1000, {} -- used: slots, and ids
     table.sort(line, function(one, other)
       return one.token > other.token or one.token == other.token and other == lease and one ~= lease
     end)
     for i = 1, #line do
       local stands = line[i]
       if stands.ends > now then
-        if many < min(least, stands.most) and not taken[stands.slot] and not taken[stands.id] then
-          many, least, taken[stands.slot], taken[stands.id] = many + 1, min(least, stands.most), true, true
+        if many < min(least, stands.most) and not used[stands.slot] and not used[stands.id] then
+          many, least, used[stands.slot], used[stands.id] = many + 1, min(least, stands.most), true, true
         elseif stands == lease then
           brought = false
         else

@@ -20,13 +20,14 @@ const TERMS: Terms =
 type Single = (&'static str, fn(&mut Driver) -> Checked);
 
 /// All single cases, by what they show.
-pub const SINGLES: [Single; 64] = [
+pub const SINGLES: [Single; 65] = [
     ("a story: all data is lost", stories::all_data_is_lost),
     ("a story: a replica is behind", stories::a_replica_is_behind),
     ("a story: a claim that was not handed out", stories::a_claim_is_not_handed_out),
     ("a story: slots come back", stories::slots_come_back),
     ("a story: a writer becomes a reader", stories::a_writer_becomes_a_reader),
     ("a waiter in touch is not overtaken after a loss", stories::a_waiter_in_touch_is_not_overtaken),
+    ("a window does not outlast the last session", stories::a_window_does_not_outlast_the_last_session),
     ("the pace is that of who outlasts a silence, too", stories::the_pace_is_that_of_who_outlasts_a_silence),
     ("whoever stands behind the dead is next", behind_the_dead),
     ("an id of another form is refused", ids_of_another_form),

@@ -170,7 +170,7 @@ fn the_protocol_page_agrees_with_the_scripts() {
         assert_eq!(known, told, "the words of {verb} that other tests know");
     }
     let pushes = page.split("\n### Pushes\n").nth(1).unwrap().split("\n##").next().unwrap();
-    for (part, section) in [("answer", replies), ("commit", pushes)] {
+    for (part, section) in [("answer", replies), ("publish", pushes)] {
         let text = fs::read_to_string(root.join(format!("lua/lib/{part}.lua"))).unwrap();
         let packs: Vec<&str> =
             text.lines().find_map(|line| line.strip_prefix("-- PACKS: ")).unwrap().split(' ').collect();

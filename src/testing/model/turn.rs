@@ -119,7 +119,7 @@ impl Turn {
         let state = &mut self.lock.state;
         let mut now = self.time.checked_add_signed(state.skew).expect("clocks do not run below zero");
         if state.live_until <= state.seen {
-            (state.pace, state.pace_next) = (0, 0);
+            (state.pace, state.pace_next, state.pace_turn) = (0, 0, 0);
         } else if state.pace > 0 {
             let over = state.last_end.max(state.live_until).max(state.recover_until()) + HOUR;
             if now <= over {

@@ -204,3 +204,18 @@ pub(super) fn the_pace_is_that_of_who_outlasts_a_silence(driver: &mut Driver) ->
     let alive = driver.run(TIME + 90 * SECOND, 100, &heartbeat("b", &["b.1"]))?.answer;
     expect("B is", alive.word.as_str(), "alive")
 }
+
+// X, which has left, had a session of days. It was the last, and the lock stays as others leave it.
+pub(super) fn a_window_does_not_outlast_the_last_session(driver: &mut Driver) -> Checked {
+    const DAYS: Terms = Terms { liveness: 86_400 * SECOND, heartbeat: 28_800 * SECOND, ..STORY };
+    driver.flush_all();
+    driver.run(TIME, 100, &acquire("h.1"))?;
+    driver.run(TIME + 1, 100, &with("x.1", DAYS, Memory::default(), Seat::default()))?;
+    driver.run(TIME + 2, 100, &super::leave(&["x.1"]))?;
+    driver.run(TIME + 3, 100, &release("h.1"))?;
+    driver.run(TIME + SECOND, 100, &acquire("h.2"))?;
+    let state =
+        driver.run(TIME + SECOND + 1, 100, &with("a.1", STORY, Memory::default(), Seat::default()))?.found.lock.state;
+    expect("the pace", state.pace, STORY.heartbeat)?;
+    expect("the next window begins", state.pace_turn, TIME + SECOND + 1 + STORY.liveness + STORY.buffer)
+}
