@@ -1,10 +1,13 @@
 -- bring_back: in a recovery, a lease from before the loss takes its slot again. All leases stand in the order of their
 -- tokens, the highest first: one that does not fit beside those before it was over when one of them was granted. So one
 -- beside which nobody may hold stands only if nobody knows of a later grant.
+-- One that an operator has broken, and that is over, does not come back.
 -- NEEDS: id seat_epoch seat_ticket seat_token seat_slot seat_most left_us believed epoch now recover_until leases
--- SETS: brought leases tags token sole leaving waiting
+-- SETS: its_own brought leases tags token sole leaving waiting
+local its_own = leases[id]
 local brought = now < recover_until and believed and left_us > 0 and seat_token > 0 and seat_epoch < epoch
   and (seat_most > 1 or seat_token >= token)
+  and not (its_own and its_own.token == seat_token and its_own.broken == 1 and not its_own.how)
 if brought then
   local lease = {slot = seat_slot, most = seat_most, claim = 0, broken = 0, ends = now + left_us, token = seat_token,
     ticket = seat_ticket, id = id, beyond = ''}

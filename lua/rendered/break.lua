@@ -11,7 +11,7 @@ if layout ~= 5 then
   return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in layout %d, this client knows layout %d',
     layout or 0, 5))
 end
-if found and (not calm or calm > 1 or #found < (calm == 1 and 76 or 184)) then
+if found and (not calm or calm > 1 or #found < (calm == 1 and 76 or 199)) then
   return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in a form of layout %d that this client does not know',
     5))
 end
@@ -88,7 +88,7 @@ if lost then
   dropped = true
   wait_places, wait_leases = max(wait_places, own_pace), max(wait_leases, longest, live_until - now)
   if wait_places + wait_leases == 0 then recover_from = 0 end
-  waiting, found_waiting, live_until = 0, 0, 0
+  waiting, found_waiting, live_until, pace, pace_next, pace_turn = 0, 0, 0, 0, 0, 0
   recover_until = recover_from
   if wait_places > 0 or wait_leases > 0 then
     recover_until = recover_from + max(3 * wait_places, sole > 0 and sole >= token and 0 or wait_leases)
@@ -228,7 +228,8 @@ while (contender or waiting > 0) and held < limit and now >= recover_until do
     local its_liveness, _
     entry, its_ticket = call('HGET', lock, head), head_ticket
     its_liveness, _, _, its_lease, _, its_most = struct.unpack('<dddddHBBHHH', entry)
-    its_most, its_end = min(its_most, 1000), min(now + max(its_lease, its_liveness, 3 * head_beat), head_until)
+    its_most, its_end = min(its_most, 1000), now + max(its_lease, its_liveness, 3 * head_beat)
+    its_end = min(its_end, head_until, now + 2592000000000)
   end
   if held >= its_most then break end
   if head and #messages == 16 then

@@ -10,7 +10,7 @@ if layout ~= 5 then
   return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in layout %d, this client knows layout %d',
     layout or 0, 5))
 end
-if found and (not calm or calm > 1 or #found < (calm == 1 and 76 or 184)) then
+if found and (not calm or calm > 1 or #found < (calm == 1 and 76 or 199)) then
   return redis.error_reply(string.format('OTHERLAYOUT the lock is kept in a form of layout %d that this client does not know',
     5))
 end

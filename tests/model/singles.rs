@@ -20,7 +20,7 @@ const TERMS: Terms =
 type Single = (&'static str, fn(&mut Driver) -> Checked);
 
 /// All single cases, by what they show.
-pub const SINGLES: [Single; 65] = [
+pub const SINGLES: [Single; 69] = [
     ("a story: all data is lost", stories::all_data_is_lost),
     ("a story: a replica is behind", stories::a_replica_is_behind),
     ("a story: a claim that was not handed out", stories::a_claim_is_not_handed_out),
@@ -80,6 +80,10 @@ pub const SINGLES: [Single; 65] = [
     ),
     ("a queue that is left shows that the rest was lost", losses::a_queue_is_left),
     ("a release or a renewal without a seat brings no lease back", losses::what_has_no_seat),
+    ("a grant by which a recovery ends is the end of its waits", losses::a_grant_ends_a_recovery),
+    ("a lease that was broken and is over does not come back", losses::a_broken_lease_that_is_over),
+    ("a key that is missing twice is waited for as long as the first time", losses::a_key_is_missing_twice),
+    ("no claim is longer than a lease may be", losses::a_claim_of_sixty_days),
     ("a recovery waits for the client that opens it", losses::the_first_to_return_is_the_slowest),
     ("what a seat without a memory tells of a grant is known", losses::a_seat_without_a_memory),
     ("whoever knows of a loss is not granted a calm lock", losses::a_calm_lock_that_is_older),
@@ -181,11 +185,20 @@ fn ids_of_another_form(driver: &mut Driver) -> Checked {
 }
 
 fn another_layout(driver: &mut Driver) -> Checked {
-    queue(driver, &["a.1", "a.2"])?;
-    // The version, or the mark of a form that only later versions know.
-    for head in ["string.char(9, 0)", "string.char(4, 2)"] {
+    // The version, the mark of a form that only later versions know, and states that are cut off, also of a calm lock.
+    for (is_calm, edited) in [
+        (false, "string.char(9, 0) .. string.sub(state, 3)"),
+        (false, "string.sub(state, 1, 1) .. string.char(2) .. string.sub(state, 3)"),
+        (false, "string.sub(state, 1, 198)"),
+        (true, "string.sub(state, 1, 75)"),
+    ] {
+        queue(driver, &["a.1", "a.2"])?;
+        if is_calm {
+            losses::calm(driver)?;
+        }
         driver.edit(&format!(
-            "redis.call('HSET', KEYS[1], '', {head} .. string.sub(redis.call('HGET', KEYS[1], ''), 3))"
+            "local state = redis.call('HGET', KEYS[1], '')
+            redis.call('HSET', KEYS[1], '', {edited})"
         ));
         let inspect = Request::Inspect { after: 0, count: 1, tell_from: 0, tell_most: 1 };
         let by_force = Request::Break { token: TIME, force: true };

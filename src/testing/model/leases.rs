@@ -127,6 +127,9 @@ impl Turn {
             // It was over when the later one was granted.
             return false;
         }
+        if self.lapsed.iter().any(|over| over.id == id && over.token == token && over.broken) {
+            return false;
+        }
         let mut others = self.lock.leases.clone();
         others.sort_by_key(|other| std::cmp::Reverse(other.token));
         let (mut many, mut least, mut give_way) = (1, most, vec![]);

@@ -26,6 +26,8 @@ pub use answer::{Answer, Message, Own, channel};
 pub use request::*;
 
 pub const DAY: u64 = 86_400_000_000;
+/// No lease is longer.
+const LONGEST: u64 = 30 * DAY;
 const HOUR: u64 = 3_600_000_000;
 /// No more than this hold together, whatever they ask for.
 pub const MOST: u16 = 1000;

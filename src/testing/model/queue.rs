@@ -1,7 +1,7 @@
 //! The order of the queue: whose client is alive, and who is granted the lock next.
 
 use super::turn::Turn;
-use super::{Entry, Lease, MOST, State, Terms, client_of};
+use super::{Entry, LONGEST, Lease, MOST, State, Terms, client_of};
 
 /// How many waiters one turn grants the lock by message.
 const GRANTS: usize = 16;
@@ -115,7 +115,7 @@ impl Turn {
                 }
                 // A claim, that its waiter has a heartbeat's time to confirm.
                 let beat = self.lock.beats.get(client_of(&id)).copied().unwrap_or(0);
-                let longest = self.now + entry.lease.max(entry.liveness).max(3 * beat);
+                let longest = self.now + entry.lease.max(entry.liveness).max(3 * beat).min(LONGEST);
                 let end = longest.min(self.alive_until(client_of(&id)));
                 let lease = self.grant(&id, entry, ticket, end, true);
                 self.tell("grant", &lease);

@@ -42,6 +42,7 @@ impl Turn {
             state.recover_from = 0;
         }
         state.live_until = 0;
+        (state.pace, state.pace_next, state.pace_turn) = (0, 0, 0);
     }
 
     /// Nothing is granted in it, and its epoch shows the loss.

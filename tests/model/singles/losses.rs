@@ -118,7 +118,7 @@ pub(super) fn a_seat_without_a_memory(driver: &mut Driver) -> Checked {
 }
 
 /// A lock that was granted twice, and what its clients know.
-fn calm(driver: &mut Driver) -> Result<Memory, String> {
+pub(super) fn calm(driver: &mut Driver) -> Result<Memory, String> {
     driver.flush_all();
     let mut memory = Memory::default();
     for (at, id) in [(0, "a.1"), (10, "a.2")] {
@@ -161,8 +161,9 @@ pub(super) fn a_history_of_a_calm_lock(driver: &mut Driver) -> Checked {
         return Ok(());
     }
     calm(driver)?;
-    driver.run(TIME + 20, 100, &acquire("b.1"))?;
-    driver.run(TIME + 21, 100, &Request::History { switch: Some(true), count: 0 })?;
+    let seen = driver.run(TIME + 20, 100, &acquire("b.1"))?.found.lock.state.seen;
+    let state = driver.run(TIME + 21, 100, &Request::History { switch: Some(true), count: 0 })?.found.lock.state;
+    expect("the lock clock", state.seen, seen)?;
     let lock = driver.run(TIME + 22, 100, &release("b.1"))?.found.lock;
     expect("it is calm", lock.state.calm, false)?;
     expect("it has recorded", lock.history.map(|history| history.count), Some(1))
@@ -225,4 +226,61 @@ pub(super) fn the_slowest_of_a_partial_loss(driver: &mut Driver) -> Checked {
     driver.run(TIME, 100, &with("b.1", SLOW, Memory::default(), Seat::default()))?;
     driver.expire("waiters");
     recovery_ends(&driver.run(TIME + 2 * MINUTE, 100, &heartbeat("b", &["b.1"]))?, TIME + 32 * MINUTE)
+}
+
+// The places had their time when the only lease comes back, and is given back.
+pub(super) fn a_grant_ends_a_recovery(driver: &mut Driver) -> Checked {
+    driver.flush_all();
+    let first = driver.run(TIME, 100, &with("a.1", LONG, Memory::default(), Seat::default()))?.answer;
+    let waits = driver.run(TIME + 1, 100, &acquire("b.1"))?.answer;
+    driver.flush_all();
+    driver.run(TIME + 2, 100, &with("b.1", TERMS, waits.memory(), waits.seat()))?;
+    for beats in 1..=4 {
+        driver.run(TIME + 2 + beats * TERMS.heartbeat, 100, &heartbeat("b", &["b.1"]))?;
+    }
+    let (id, seat, memory) = ("a.1".to_owned(), first.seat(), first.memory());
+    let at = TIME + 3 + 4 * TERMS.heartbeat;
+    let lock = driver.run(at, 100, &Request::Release { id, seat, memory })?.found.lock;
+    expect("the holder is", holder(&lock), Some("b.1"))?;
+    expect("the waits", (lock.state.wait_places, lock.state.wait_leases), (0, 0))
+}
+
+// A stranger got the lock after the loss. An operator breaks its lease, which ends in the recovery.
+pub(super) fn a_broken_lease_that_is_over(driver: &mut Driver) -> Checked {
+    driver.flush_all();
+    let memory = driver.run(TIME, 100, &with("a.1", LONG, Memory::default(), Seat::default()))?.answer.memory();
+    driver.flush_all();
+    let granted = driver.run(TIME + 1, 100, &acquire("b.1"))?.answer;
+    let opens = Request::Heartbeat { client: "a".into(), terms: TERMS, ids: vec!["a.2".into()], memory };
+    driver.run(TIME + 2, 100, &opens)?;
+    driver.run(TIME + 3, 100, &Request::Break { token: granted.seat().token, force: false })?;
+    let (id, seat, memory) = ("b.1".to_owned(), granted.seat(), granted.memory());
+    let renewal = Request::Renew { id, seat, left: 5, terms: TERMS, memory };
+    expect("it was", driver.run(TIME + 2 * MINUTE, 100, &renewal)?.answer.word.as_str(), "lost")
+}
+
+// The first time there were sessions that are longer than each lease.
+pub(super) fn a_key_is_missing_twice(driver: &mut Driver) -> Checked {
+    const PATIENT: Terms = Terms { lease: MINUTE, liveness: 60 * MINUTE, buffer: 0, heartbeat: 1_000_000, most: 1 };
+    driver.flush_all();
+    for id in ["a.1", "b.1"] {
+        driver.run(TIME, 100, &with(id, PATIENT, Memory::default(), Seat::default()))?;
+    }
+    driver.expire("waiters");
+    recovery_ends(&driver.run(TIME + 1, 100, &acquire("c.1"))?, TIME + 60 * MINUTE)?;
+    driver.expire("waiters");
+    recovery_ends(&driver.run(TIME + 2, 100, &acquire("c.2"))?, TIME + 1 + 60 * MINUTE)
+}
+
+// Its client has very slow heartbeats. What is told of the longest lease is believed.
+pub(super) fn a_claim_of_sixty_days(driver: &mut Driver) -> Checked {
+    const DAY: u64 = 24 * 60 * MINUTE;
+    const SLOW: Terms = Terms { lease: MINUTE, liveness: 30 * DAY, buffer: 30 * DAY, heartbeat: 20 * DAY, most: 5 };
+    driver.flush_all();
+    driver.run(TIME, 100, &acquire("a.1"))?;
+    driver.run(TIME + 1, 100, &with("b.1", SLOW, Memory::default(), Seat::default()))?;
+    driver.run(TIME + 2, 100, &release("a.1"))?;
+    let memory = driver.run(TIME + 3, 100, &with("c.1", SLOW, Memory::default(), Seat::default()))?.answer.memory();
+    let answer = driver.run(TIME + 4, 100, &with("c.2", SLOW, memory, Seat::default()))?.answer;
+    expect("it was", answer.word.as_str(), "granted")
 }
