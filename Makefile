@@ -81,7 +81,7 @@ test-redis-6.0:
 	$(five_a_core) OPTIONAL=1 TESTS="api::arrival_order api::server_costs api::cleanup api::leases faults::reconnects" ./scripts/test-matrix.sh redis-6.0
 
 test-all: test
-	$(with_redis) cargo test --test histories sentinels_and_clusters:: -- --ignored
+	$(with_redis) cargo test --test histories -- sentinels_and_clusters:: three_hundred_holders --ignored
 	$(MAKE) test-matrix
 
 test-matrix:

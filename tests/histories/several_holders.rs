@@ -50,6 +50,7 @@ fn a_semaphore_keeps_its_number_and_its_order_through_faults() {
 /// One client has most of 300 leases whenever a fault strikes: they are lost, brought back, renewed and handed off
 /// together. More of its waiters and those of other clients want the rest.
 #[test]
+#[ignore = "360 tasks keep the cores from the crews beside it: make test-all"]
 fn three_hundred_holders_of_one_client_keep_number_and_order_through_faults() {
     const CROWD: usize = 280;
     let kind = |crew: Setup| crew.slots(300).crowd(360).patience(Duration::from_secs(120));
