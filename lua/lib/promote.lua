@@ -17,7 +17,8 @@ while (contender or waiting > 0) and held < limit and now >= recover_until do
     -- A claim: it lasts until its waiter has had a heartbeat to confirm it in, which comes as rarely as those of its
     -- client do, and ends with the session. So processes that died together cost one liveness window, not one each.
     its_most, its_end = min(its_most, HUGE), now + max(its_lease, its_liveness, 3 * head_beat)
-    its_end = min(its_end, head_until, now + LONGEST_US)
+    if its_end > now + LONGEST_US then its_end = now + LONGEST_US end
+    if its_end > head_until then its_end = head_until end
   end
   if held >= its_most then break end
   if head and #messages == GRANTS then

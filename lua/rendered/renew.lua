@@ -327,7 +327,8 @@ while (contender or waiting > 0) and held < limit and now >= recover_until do
     entry, its_ticket = call('HGET', lock, head), head_ticket
     its_liveness, _, _, its_lease, _, its_most = struct.unpack('<dddddHBBHHH', entry)
     its_most, its_end = min(its_most, 1000), now + max(its_lease, its_liveness, 3 * head_beat)
-    its_end = min(its_end, head_until, now + 2592000000000)
+    if its_end > now + 2592000000000 then its_end = now + 2592000000000 end
+    if its_end > head_until then its_end = head_until end
   end
   if held >= its_most then break end
   if head and #messages == 16 then

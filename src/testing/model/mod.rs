@@ -156,9 +156,13 @@ pub const NONE_IS_MISSING: u64 = 1 << 53;
 impl State {
     /// Nothing is granted before this. If the only lease is back, and nobody knows of a later one, it waits for none.
     pub fn recover_until(&self) -> u64 {
-        let is_back = self.sole > 0 && self.sole >= self.token;
-        let leases = if is_back { 0 } else { self.wait_leases };
+        let leases = if self.misses_no_lease() { 0 } else { self.wait_leases };
         self.recover_from + leases.max(3 * self.wait_places)
+    }
+
+    /// The only lease is back, or an operator said so.
+    pub fn misses_no_lease(&self) -> bool {
+        self.sole > 0 && self.sole >= self.token
     }
 
     /// It is over for good.

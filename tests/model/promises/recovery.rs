@@ -14,7 +14,7 @@ impl Witness {
             _ => 0,
         };
         // The only lease may be back already.
-        let accounted = after.state.sole > 0 && after.state.sole >= after.state.token;
+        let accounted = after.state.misses_no_lease();
         ensure!(!accounted || turn.request.token() > 0, "no lease is back, and the recovery waits for none");
         let lasts = if accounted { 0 } else { asks.max(memory.longest) };
         let least = after.state.seen + (3 * memory.pace.max(turn.request.own_pace())).max(lasts);
