@@ -51,8 +51,7 @@ pub fn scripts(clock: &str) -> Vec<(&'static str, String)> {
 
 /// Name and text of every script, put together from files that were changed on purpose.
 pub fn scripts_of(read: impl Fn(&str, &str) -> String) -> Vec<(&'static str, String)> {
-    let read = |file: &str, text: &str| read(&format!("lua/{file}.lua"), text);
-    SCRIPTS.iter().map(|script| (script.name, assemble(script.name, &read))).collect()
+    assemble(&|file, text| read(&format!("lua/{file}.lua"), text)).into()
 }
 
 /// A message as the client reads it: whether it is of a grant, the id, token and ticket, the secret and the key of

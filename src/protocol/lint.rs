@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::scripts::{FILES, SCRIPTS, assemble};
+use super::scripts::{FILES, SCRIPTS, assemble, declared_constants};
 
 /// The names that a text declares outside of any block, and those that it assigns without declaring them.
 fn assigned(text: &str) -> (Vec<String>, BTreeSet<String>) {
@@ -59,11 +59,21 @@ fn a_part_sets_what_its_header_says_and_nothing_else() {
     }
 }
 
+/// Its value stands in all scripts, whichever of them have the file that declares it.
+#[test]
+fn no_constant_is_declared_twice() {
+    let mut names = BTreeSet::new();
+    for (name, _) in FILES.iter().flat_map(|(_, text)| text.lines().filter_map(declared_constants).flatten()) {
+        assert!(names.insert(name), "{name} is declared twice");
+    }
+    assert!(names.contains("VERSION"), "{names:?}");
+}
+
 /// In the order in which a script includes them.
 #[test]
 fn a_part_comes_after_the_variables_that_it_needs() {
-    for (script, _) in FILES.into_iter().filter(|(name, _)| !name.contains('/')) {
-        let marked = assemble(script, &|name, text| format!("-- PART {name}\n{text}")).replace(",\n  ", ", ");
+    for (script, marked) in assemble(&|name, text| format!("-- PART {name}\n{text}")) {
+        let marked = marked.replace(",\n  ", ", ");
         let (mut outside, mut anywhere, mut part) = (BTreeSet::new(), BTreeSet::new(), String::new());
         for line in marked.lines() {
             let code = line.trim_start();

@@ -28,15 +28,19 @@ pub(super) const FILES: [(&str, &str); 50] = files![
 
 /// The scripts in the order of [`Verb::ALL`].
 pub(crate) static SCRIPTS: Lazy<[Source; Verb::ALL.len()]> =
-    Lazy::new(|| Verb::ALL.map(|verb| source(verb.file(), &assemble(verb.file(), &|_, text| text.to_owned()))));
+    Lazy::new(|| assemble(&|_, text| code_of(text)).map(|(name, text)| Source { name, text: text.leak() }));
 
 /// What a client asks for its user's rights while it connects. It is no verb: no lock is named.
-pub(crate) static RIGHTS: Lazy<Source> = Lazy::new(|| source("rights", include_str!("../../lua/rights.lua")));
+pub(crate) static RIGHTS: Lazy<Source> =
+    Lazy::new(|| Source { name: "rights", text: code_of(include_str!("../../lua/rights.lua")).leak() });
 
-/// A script without what only people read.
-fn source(name: &'static str, text: &str) -> Source {
-    let is_code = |line: &&str| !line.trim_start().starts_with("--") && !line.trim().is_empty();
-    Source { name, text: text.lines().filter(is_code).flat_map(|line| [line, "\n"]).collect::<String>().leak() }
+/// Begins a line of a script in whose place a part comes.
+const INCLUDE: &str = "-- include ";
+
+/// A file without what only people read.
+fn code_of(text: &str) -> String {
+    let is_code = |line: &str| !line.is_empty() && (!line.starts_with("--") || line.starts_with(INCLUDE));
+    text.lines().filter(|line| is_code(line.trim_start())).flat_map(|line| [line, "\n"]).collect()
 }
 
 impl Verb {
@@ -47,56 +51,67 @@ impl Verb {
     }
 }
 
-/// The text of a script, with its parts in the places of the lines `-- include NAME`, each as `read` makes it of the
-/// file, and with the values of constants in their places.
-pub(crate) fn assemble(file: &str, read: &dyn Fn(&str, &str) -> String) -> String {
-    put_constants(&with_parts(file, read))
+/// Names and texts of the scripts in the order of [`Verb::ALL`], of files as `read` makes them: with the parts in the
+/// places of the lines `-- include NAME`, and with the values of constants in theirs. Every process does this before its
+/// first lock, so each file is looked through once.
+pub(crate) fn assemble(read: &dyn Fn(&str, &str) -> String) -> [(&'static str, String); Verb::ALL.len()] {
+    let files = FILES.map(|(file, text)| (file, read_file(file, text, read)));
+    let lines = files.iter().flat_map(|(_, text)| text.lines());
+    let constants: Vec<_> = lines.filter_map(declared_constants).flatten().collect();
+    let files = files.each_ref().map(|(file, text)| (*file, put_constants(text, &constants)));
+    Verb::ALL.map(|verb| {
+        let mut script = String::new();
+        put_file(&mut script, "", verb.file(), &files);
+        (verb.file(), script)
+    })
+}
+
+/// A mutant of a file is one of this function.
+fn read_file(file: &str, text: &str, read: &dyn Fn(&str, &str) -> String) -> String {
+    read(file, text)
 }
 
 /// Parts are text and no functions: a function would be made anew on every run, and so would a box for every variable
 /// that it shares with others.
-fn with_parts(file: &str, read: &dyn Fn(&str, &str) -> String) -> String {
+fn put_file(script: &mut String, indent: &str, file: &str, files: &[(&str, String)]) {
     // A test assembles all of them.
-    let (_, text) = FILES.iter().find(|(name, _)| *name == file).unwrap_or_else(|| panic!("no part {file}"));
-    let mut assembled = String::new();
-    for line in read(file, text).lines() {
+    let (_, text) = files.iter().find(|(name, _)| *name == file).unwrap_or_else(|| panic!("no part {file}"));
+    for line in text.lines() {
         let code = line.trim_start();
-        match code.strip_prefix("-- include ") {
+        match code.strip_prefix(INCLUDE) {
             // What follows the name says what the part takes and gives.
             Some(part) => {
                 let name = part.split([':', ' ']).next().unwrap_or_default();
-                let indent = &line[..line.len() - code.len()];
-                for line in with_parts(&format!("lib/{name}"), read).lines() {
-                    assembled.extend([if line.is_empty() { "" } else { indent }, line, "\n"]);
-                }
+                let indent = format!("{indent}{}", &line[..line.len() - code.len()]);
+                put_file(script, &indent, &format!("lib/{name}"), files);
             }
-            None => assembled.extend([line, "\n"]),
+            None => script.extend([if line.is_empty() { "" } else { indent }, line, "\n"]),
         }
     }
-    assembled
 }
 
 /// Puts the value of each constant, a local whose name has no small letters, where its name stands: a script may have
 /// 200 locals, and constants would take a fifth of them.
-fn put_constants(text: &str) -> String {
-    let mut constants = Vec::new();
-    let mut put = String::with_capacity(text.len());
-    for line in text.lines() {
-        match declared_constants(line) {
-            Some(declared) => constants.extend(declared),
-            None => put.extend([with_values(line, &constants).as_str(), "\n"]),
+fn put_constants(text: &str, constants: &[(&str, &str)]) -> String {
+    let mut put = String::with_capacity(2 * text.len());
+    for line in text.lines().filter(|line| declared_constants(line).is_none()) {
+        match line.bytes().any(|letter| letter.is_ascii_uppercase()) {
+            true => put_values(&mut put, line, constants),
+            false => put.push_str(line),
         }
+        put.push('\n');
     }
     put
 }
 
 /// The names and values of a line `local A, B = 1, 'text' -- why`.
-fn declared_constants(line: &str) -> Option<Vec<(&str, &str)>> {
-    let (names, values) = line.trim_start().strip_prefix("local ")?.split_once(" = ")?;
-    let is_constant =
-        |name: &str| name.starts_with(|first: char| first.is_ascii_uppercase()) && !has_small_letters(name);
+pub(super) fn declared_constants(line: &str) -> Option<Vec<(&str, &str)>> {
+    let code = line.trim_start().strip_prefix("local ")?;
+    let (names, values) =
+        code.starts_with(|first: char| first.is_ascii_uppercase()).then(|| code.split_once(" = "))??;
     let values = values.split_once(" -- ").map_or(values, |(values, _)| values);
     let values = if names.contains(',') { values.split(", ").collect() } else { vec![values] };
+    let is_constant = |name: &str| !has_small_letters(name);
     names.split(", ").all(is_constant).then(|| names.split(", ").zip(values).collect())
 }
 
@@ -105,9 +120,8 @@ fn has_small_letters(name: &str) -> bool {
 }
 
 /// Comments and texts in quotes stay as they are.
-fn with_values(line: &str, constants: &[(&str, &str)]) -> String {
-    let code = line.find("--").map_or(line, |comment| &line[..comment]);
-    let mut put = String::with_capacity(line.len());
+fn put_values(put: &mut String, line: &str, constants: &[(&str, &str)]) {
+    let (code, comment) = line.split_at(line.find("--").unwrap_or(line.len()));
     for (index, piece) in code.split('\'').enumerate() {
         let is_quoted = index % 2 == 1;
         put.push_str(if index > 0 { "'" } else { "" });
@@ -119,7 +133,7 @@ fn with_values(line: &str, constants: &[(&str, &str)]) -> String {
             }
         }
     }
-    put + &line[code.len()..]
+    put.push_str(comment);
 }
 
 #[cfg(test)]
@@ -195,7 +209,8 @@ mod tests {
     fn constants_stand_in_their_places() {
         let text =
             "local A, B_US = 1, 'x' -- two\nlocal BAD = 'of A, and more'\nlocal a = A + AB .. B_US -- A\nf('A', BAD)";
-        assert_eq!(put_constants(text), "local a = 1 + AB .. 'x' -- A\nf('A', 'of A, and more')\n");
+        let constants: Vec<_> = text.lines().filter_map(declared_constants).flatten().collect();
+        assert_eq!(put_constants(text, &constants), "local a = 1 + AB .. 'x' -- A\nf('A', 'of A, and more')\n");
     }
 
     #[test]
@@ -228,6 +243,8 @@ mod tests {
 
     #[test]
     fn scripts_follow_the_rules() {
+        let writes = ["lib/write", "lib/publish", "lib/store", "lib/calm_grant", "lib/calm_release", "history"];
+        let without_writes = assemble(&|file, text| if writes.contains(&file) { "" } else { text }.to_owned());
         for Source { name, text } in SCRIPTS.iter() {
             let body = FILES.iter().find(|(file, _)| file == name).unwrap().1;
             assert!(!text.starts_with("#!"), "{name}: a shebang defeats the order of writes on Redis 7");
@@ -241,8 +258,7 @@ mod tests {
                 "history" => assert!(!body.contains("'HSET'"), "the state is written in one place"),
                 _ => assert!(!body.contains("lenient ="), "{name} must go on when memory is out"),
             }
-            let writes = ["lib/write", "lib/publish", "lib/store", "lib/calm_grant", "lib/calm_release", "history"];
-            let others = assemble(name, &|file, text| if writes.contains(&file) { "" } else { text }.to_owned());
+            let (_, others) = without_writes.iter().find(|(script, _)| script == name).unwrap();
             for write in ["HSET", "HDEL", "ZADD", "ZREM", "DEL", "PEXPIRE", "PUBLISH"] {
                 assert!(!others.contains(&format!("call('{write}'")), "{name}: {write} belongs to write.lua");
             }

@@ -81,10 +81,10 @@ impl Mutant {
         let name = self.file.strip_prefix("lua/").and_then(|name| name.strip_suffix(".lua"));
         // That one is asked for while a client connects, and not put together.
         let Some(name) = name.filter(|name| *name != "rights") else { return self };
-        let before = "    let mut assembled = String::new();\n".to_owned();
+        let before = "    read(file, text)\n".to_owned();
         let after = format!(
-            "let broken = if file == {name:?} {{ text.replacen({:?}, {:?}, 1) }} else {{ (*text).to_owned() }};\n\
-             let text = &broken;\n{before}",
+            "let broken = if file == {name:?} {{ text.replacen({:?}, {:?}, 1) }} else {{ text.to_owned() }};\n\
+             let text = broken.as_str();\n{before}",
             self.before, self.after
         );
         Self { file: "src/protocol/scripts.rs".into(), before, after, ..self }
