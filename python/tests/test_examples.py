@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import functools
 import os
 import signal
@@ -170,14 +171,15 @@ def test_a_pool_of_workers_has_a_limit_for_each_tenant(client: fairlock.Client, 
 def test_a_pool_that_is_interrupted_gives_no_slot_away_while_its_job_works(
     client: fairlock.Client, of_examples: None, tmp_path: Path
 ) -> None:
-    said, gate = tmp_path / "said", tmp_path / "gate"
-    os.mkfifo(gate)
+    said, gates = tmp_path / "said", {job: tmp_path / f"gate of {job}" for job in ("one", "two")}
+    for gate in gates.values():
+        os.mkfifo(gate)
     # The example, with jobs that work until they are let go.
     program = f"""
 import asyncio, sys, tenant_pool
 def work(tenant, job, scratch):
     print(job, "works in", scratch, flush=True)
-    open({str(gate)!r}).close()
+    open({str(tmp_path)!r} + "/gate of " + job).close()
     print(job, "stops in", scratch, flush=True)
 tenant_pool.work = work
 try:
@@ -205,6 +207,17 @@ except KeyboardInterrupt:
     def say(text: str) -> None:
         eventually(text, lambda: text in said.read_text().splitlines())
 
+    def let_go(job: str) -> None:
+        def opens() -> bool:
+            try:
+                os.close(os.open(gates[job], os.O_WRONLY | os.O_NONBLOCK))
+            except OSError as error:
+                assert error.errno == errno.ENXIO  # nobody reads there yet
+                return False
+            return True
+
+        eventually(f"{job} is at its gate", opens)
+
     try:
         start(b"acme one\nother waits\n")
         say("one works in acme-1")
@@ -214,9 +227,9 @@ except KeyboardInterrupt:
         pools[0].send_signal(signal.SIGINT)
         # The interrupt has come to its tasks.
         waiting(other, 0)
-        gate.open("w").close()
+        let_go("one")
         say("two works in acme-1")
-        gate.open("w").close()
+        let_go("two")
         assert pools[1].wait(2 * SOON) == 0
         pools[0].wait(2 * SOON)
     finally:
