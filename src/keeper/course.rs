@@ -1,5 +1,5 @@
 //! The course of a lease: what the keeper and callers change while it lasts. The deadline that the keeper decides by is
-//! the `term` of the machine's lease (`machine/lease.rs`); this one is what callers read of it.
+//! the `term` of the machine's lease (`machine/record.rs`); this one is what callers read of it.
 //!
 //! | field | written by | read by |
 //! |---|---|---|

@@ -19,9 +19,11 @@
 //!
 //! A machine knows one server, and decides what is asked there. In a cluster each hash slot has its own machine: the
 //! failure of one server does not concern the locks of another, and a slot that moves is to its machine a connection
-//! that broke. Routes decide which server serves each slot, when to connect, and whom to ask. In a machine each lock
-//! has a state of its own, which owns its waiters, leases and pending releases (`machine/lock.rs`); the phases of a
-//! waiter are a table in `machine/waiter.rs`.
+//! that broke. Routes decide which server serves each slot, when to connect, and whom to ask.
+//!
+//! **Records.** An acquire is one record in its machine, from the call until nothing is left of it. The table in
+//! `machine/record.rs` says what it sends in each phase. An answer, a message, a refusal, a timer, a loss of data and a
+//! new connection are one act: the record is changed, and then looked at again.
 //!
 //! **The thread.** The keeper is a plain thread that sleeps in `epoll`, or `poll` (`poller/`). In each round it takes in
 //! what sockets and handles have sent, keeping the order of each socket and of the inbox, then the timers that are due;
@@ -58,11 +60,11 @@
 //! has answered, and until then a release does not name the lease.
 //!
 //! **Bursts.** Only so many requests are unanswered on a connection. Acquires, leaves and questions beyond that wait in
-//! the machine, and are built when there is room (`machine/unsent.rs`). Renewals and releases do not wait, so they are
+//! the machine, and are built when there is room (`machine/line.rs`). Renewals and releases do not wait, so they are
 //! never behind them (I12). In a cluster the machines that share a connection take turns (`turns.rs`).
 //!
-//! **Releasing.** A place, a lease or a grant that its caller has given up becomes a *pending release*, which the
-//! keeper repeats until the server answers (I9). A lease on its way to a caller is armed: if it is dropped, it is
+//! **Releasing.** A place, a lease or a grant that its caller has given up is a *pending release*: its record leaves,
+//! which the keeper repeats until the server answers (I9). A lease on its way to a caller is armed: if it is dropped, it is
 //! released. Where the grant has left the lock *calm*, and nothing else of it was sent or heard since, a release is an
 //! HDEL of this lease, a plain command. If it removes nothing, somebody came meanwhile, and the script follows.
 //!

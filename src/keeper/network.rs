@@ -17,7 +17,7 @@ use crate::server::{Endpoint, Facts, Node, Target, Wire, WireEvent};
 use crate::spots::reach;
 use crate::thread::{self, caught};
 
-/// While so many requests are unanswered on a connection, others wait (`machine/unsent.rs`). Enough to keep a server
+/// While so many requests are unanswered on a connection, others wait (`machine/line.rs`). Enough to keep a server
 /// busy over a round trip of several milliseconds, and few enough that it answers all of them long before the shortest
 /// lease ends.
 const WINDOW: usize = 1000;

@@ -9,6 +9,9 @@ use crate::inspect::Holder;
 use crate::options::Spec;
 use crate::protocol::{CallerData, Id, LockKeys, Push, Refusal, Reply, Request, Ticket, Token};
 
+/// How long a caller without a timeout waits for an answer of the server.
+pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
+
 /// The number of a caller's question that awaits one result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct QuestionId(pub(crate) u64);

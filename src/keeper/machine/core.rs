@@ -4,59 +4,38 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::ANSWER_TIMEOUT;
-use super::api::{Effect, Outcome, QuestionId, RequestId};
-use super::unsent::Unsent;
+use super::api::{ANSWER_TIMEOUT, Effect, Outcome, QuestionId, Release, RequestId};
+use super::line::Line;
+use super::record::{Asks, Call, Lease, Record, Waiter};
 use crate::clock::Time;
 use crate::error::{Fault, brief};
 use crate::keeper::timers::Timers;
 use crate::protocol::{ClientId, Id, LockKeys, Memory, Request, WireId};
 
+/// How much longer a seemingly silent server is given.
+pub(super) const GRACE: Duration = Duration::from_millis(50);
+
 /// What to do later.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(in crate::keeper) enum Timer {
+    /// Look at this record again: it has something to send, or something of it ends.
+    Record(Id),
     /// Send a heartbeat for this lock.
     Heartbeat(Arc<str>),
-    /// An acquire's timeout, or the time by which it must have been answered.
-    Timeout(Id),
-    /// A waiter's timeout is near: ask for its position.
-    Position(Id),
-    /// Send an acquire that was refused once more.
-    Acquire(Id),
-    Renew(Id),
-    /// Tell the holder that the lease is running out.
-    Notice(Id),
-    /// The end of a lease: the keeper gives it back.
-    Deadline(Id),
-    /// Look whether the caller has taken its grant.
-    Taken(Id),
-    /// Send a release that was refused once more.
-    Release(Id),
-    /// The local deadline by which a release is answered.
-    AnswerBy(Id),
-    /// The time by which a question must have been answered.
+    /// Send a question that was refused once more, or answer that there is no answer.
     Question(QuestionId),
-    /// The same for a caller's renewal of this lease.
-    Renewal(Id, QuestionId),
-    /// Send a question that was refused once more.
-    AskAgain(QuestionId),
     /// The server has been silent for too long.
     Stall,
-    /// `close` waits no longer for pending releases.
+    /// `close` waits no longer for those that leave.
     Close,
 }
 
 /// What a request is about.
 #[derive(Debug, Clone, Hash)]
 pub(in crate::keeper) enum InFlight {
-    Acquire(Id),
-    Position(Id, QuestionId),
-    Heartbeat,
-    Renew(Id),
-    Confirm(Id),
-    Replicate(Id),
-    Release(Id),
+    Record(Id),
     Leave(Vec<Id>),
+    Heartbeat,
     Question(QuestionId),
 }
 
@@ -68,6 +47,9 @@ pub(in crate::keeper) struct SentRequest {
     pub(super) at: Time,
     /// What it brought.
     pub(super) memory: Memory,
+    /// None: WAIT.
+    #[cfg(test)]
+    pub(in crate::keeper) verb: Option<crate::protocol::Verb>,
 }
 
 #[derive(Debug, Clone)]
@@ -83,11 +65,11 @@ pub(in crate::keeper) struct Core {
     pub(in crate::keeper) last_request: RequestId,
     pub(in crate::keeper) timers: Timers<Timer>,
     pub(in crate::keeper) effects: Vec<Effect>,
-    /// The lock of each waiter, lease and pending release.
-    pub(in crate::keeper) locks_of: BTreeMap<Id, Arc<str>>,
-    /// How many waiters and leases there are.
+    /// All acquires that are not over.
+    pub(in crate::keeper) records: BTreeMap<Id, Record>,
+    /// How many of them wait or hold.
     pub(in crate::keeper) members: usize,
-    pub(in crate::keeper) unsent: Unsent,
+    pub(in crate::keeper) line: Line,
     pub(in crate::keeper) cause: Option<Arc<str>>,
     /// Consecutive refusals, which set the pace of asking again.
     pub(in crate::keeper) refusals: u32,
@@ -113,9 +95,9 @@ impl Core {
             last_request: RequestId(0),
             timers: Timers::new(),
             effects: Vec::new(),
-            locks_of: BTreeMap::new(),
+            records: BTreeMap::new(),
             members: 0,
-            unsent: Unsent::default(),
+            line: Line::default(),
             cause: None,
             refusals: 0,
             needed: ANSWER_TIMEOUT,
@@ -129,8 +111,27 @@ impl Core {
         WireId::new(&self.client, id)
     }
 
+    pub(super) fn waiter(&self, id: Id) -> Option<&Waiter> {
+        self.records.get(&id)?.waiter()
+    }
+
+    pub(super) fn waiter_mut(&mut self, id: Id) -> Option<&mut Waiter> {
+        self.records.get_mut(&id)?.waiter_mut()
+    }
+
+    pub(super) fn lease_mut(&mut self, id: Id) -> Option<&mut Lease> {
+        self.records.get_mut(&id)?.lease_mut()
+    }
+
+    /// Whether this record is leaving, or over.
+    pub(super) fn is_leaving(&self, id: Id) -> bool {
+        self.records.get(&id).is_none_or(|record| record.leaving().is_some())
+    }
+
     pub(super) fn send(&mut self, what: InFlight, call: Request) -> RequestId {
         let request = self.register(what, call.keys().clone(), call.memory());
+        #[cfg(test)]
+        self.requests.entry(request).and_modify(|sent| sent.verb = Some(call.verb()));
         self.effects.push(Effect::Send { request, call });
         request
     }
@@ -142,7 +143,15 @@ impl Core {
         if self.requests.is_empty() {
             self.timers.set(Timer::Stall, self.now + self.patience());
         }
-        self.requests.insert(request, SentRequest { what, keys, at: self.now, memory });
+        let sent = SentRequest {
+            what,
+            keys,
+            at: self.now,
+            memory,
+            #[cfg(test)]
+            verb: None,
+        };
+        self.requests.insert(request, sent);
         request
     }
 
@@ -220,5 +229,40 @@ impl Core {
 
     pub(super) fn answer(&mut self, question: QuestionId, outcome: Outcome) {
         self.effects.push(Effect::Answer { question, outcome });
+    }
+
+    /// Sends a request of a record.
+    pub(super) fn send_of(&mut self, id: Id, call: Request) {
+        let request = self.send(InFlight::Record(id), call);
+        self.is_sent(id, request);
+    }
+
+    /// Nothing else of it is sent until the answer.
+    pub(super) fn is_sent(&mut self, id: Id, request: RequestId) {
+        if let Some(record) = self.records.get_mut(&id) {
+            (record.request, record.at) = (Some(request), None);
+        }
+    }
+
+    /// Answers the callers of a record that ask this.
+    pub(super) fn answer_calls(&mut self, id: Id, which: impl Fn(&Asks) -> bool, outcome: &Outcome) {
+        let Some(record) = self.records.get_mut(&id) else { return };
+        for Call { question, .. } in record.take_calls(|call| which(&call.asks)) {
+            self.answer(question, outcome.clone());
+        }
+    }
+
+    pub(super) fn answer_positions(&mut self, id: Id, position: Result<u64, Fault>) {
+        self.answer_calls(id, |asks| *asks == Asks::Position, &Outcome::Position(position));
+    }
+
+    /// The time for this answer is over.
+    pub(super) fn answer_late(&mut self, Call { question, asks, .. }: Call) {
+        let outcome = match asks {
+            Asks::Position => Outcome::Position(Err(self.no_answer())),
+            Asks::Renewal { .. } => Outcome::Renewal(Err(self.no_answer())),
+            Asks::Release => Outcome::Release(Release::Unknown(self.cause.clone())),
+        };
+        self.answer(question, outcome);
     }
 }

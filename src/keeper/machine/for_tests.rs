@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::lease::Lease;
+use super::core::Core;
+use super::line::Turn;
 use super::lock::LockMachine;
-use super::unsent::Turn;
-use super::waiter::{Phase, Waiter};
+use super::record::{Lease, Next, Phase, Record, Waiter};
 use super::{Id, Machine};
 use crate::clock::Time;
 use crate::protocol::Token;
@@ -18,7 +18,7 @@ impl Machine {
     }
 
     pub(in crate::keeper) fn lease(&self, id: Id) -> Option<&Lease> {
-        self.locks.values().find_map(|lock| lock.leases.get(&id))
+        self.core.records.get(&id)?.lease()
     }
 
     /// The token under which this waiter confirms its grant, or this lease is held.
@@ -27,41 +27,48 @@ impl Machine {
             Phase::Confirming { token } => Some(token),
             _ => None,
         };
-        let waiting = || self.locks.values().find_map(|lock| lock.waiters.get(&id).and_then(confirmed));
-        self.lease(id).map(|lease| lease.token).or_else(waiting)
+        self.lease(id).map(|lease| lease.token).or_else(|| self.core.waiter(id).and_then(confirmed))
     }
 
     pub(in crate::keeper) fn releases(&self) -> impl Iterator<Item = Id> {
-        self.locks.values().flat_map(|lock| lock.releases.keys().copied())
+        self.core.records.iter().filter(|(_, record)| record.leaving().is_some()).map(|(id, _)| *id)
     }
 
     /// The stamp of what this client knows of each lock.
     pub(in crate::keeper) fn highest_stamps(&self, now: Time) -> BTreeMap<Arc<str>, u64> {
-        let known = |lock: &LockMachine| lock.known.stamp.filter(|_| !lock.slept(now));
+        let core = Core { now, ..self.core.clone() };
+        let known = |lock: &LockMachine| lock.known.stamp.filter(|_| !lock.slept(&core));
         let highest = |lock: &LockMachine| known(lock).map_or(0, |stamp| stamp.get());
         self.locks.iter().map(|(name, lock)| (name.clone(), highest(lock))).collect()
     }
 
-    /// The counts and indices over all locks agree with the locks.
+    /// The counts and indices over all records agree with them.
     pub(in crate::keeper) fn adds_up(&self) -> Result<(), String> {
-        let members: usize = self.locks.values().map(|lock| lock.waiters.len() + lock.leases.len()).sum();
-        if members != self.core.members {
-            return Err(format!("{} members are counted, there are {members}", self.core.members));
+        let Core { records, members, line, now, connected, .. } = &self.core;
+        let count = records.values().filter(|record| record.leaving().is_none()).count();
+        if count != *members {
+            return Err(format!("{members} members are counted, there are {count}"));
         }
-        let ids = |lock: &LockMachine| {
-            let ids: Vec<Id> =
-                lock.waiters.keys().chain(lock.leases.keys()).chain(lock.releases.keys()).copied().collect();
-            ids
-        };
-        let found: BTreeMap<Id, Arc<str>> =
-            self.locks.iter().flat_map(|(name, lock)| ids(lock).into_iter().map(|id| (id, name.clone()))).collect();
-        if found != self.core.locks_of {
-            return Err(format!("ids are looked up in {:?}, and are in {found:?}", self.core.locks_of));
+        let of_locks: BTreeMap<Id, &Arc<str>> =
+            self.locks.values().flat_map(|lock| lock.ids.iter().map(|id| (*id, lock.name()))).collect();
+        if records
+            .iter()
+            .map(|(id, record)| (*id, &record.keys.name))
+            .ne(of_locks.iter().map(|(id, name)| (*id, *name)))
+        {
+            return Err(format!("locks have {of_locks:?}, and there are {records:?}"));
         }
-        let turns: BTreeSet<Turn> =
-            self.locks.values().flat_map(|lock| lock.waiters.values().filter_map(|waiter| waiter.turn)).collect();
-        if turns.iter().ne(self.core.unsent.acquires.iter()) {
-            return Err(format!("{turns:?} wait for room, and {:?} are to be sent", self.core.unsent.acquires));
+        let waits = |record: &Record| *connected && matches!(record.next(*now), Some(Next::Acquire | Next::Leave));
+        let turns = records.iter().filter(|(_, record)| waits(record)).map(|(id, record)| record.turn(*id));
+        let turns: BTreeSet<Turn> = turns.collect();
+        let of_records = line.turns.iter().filter(|turn| !matches!(turn, Turn::Question(_)));
+        if turns.iter().ne(of_records) {
+            return Err(format!("{turns:?} wait for room, and {:?} are to be sent", line.turns));
+        }
+        // Whatever is to be sent at once, and needs no room, was sent.
+        let sends = |record: &&Record| *connected && record.next(*now).is_some() && !waits(record);
+        if let Some(record) = records.values().find(sends) {
+            return Err(format!("{record:?} has something to send"));
         }
         match self.locks.values().find(|lock| lock.is_empty()) {
             Some(lock) => Err(format!("{} is remembered for nothing", lock.name())),

@@ -1,60 +1,28 @@
 //! From a grant to its caller. A grant is confirmed first if little is left of its lease, if only a message reported
 //! it, or if replicas must have it.
 
-use std::time::Duration;
-
+use super::api::{NotGranted, RequestId};
 use super::core::Core;
-use super::lease::confirm_after;
 use super::lock::LockMachine;
-use super::release::ReleaseKind;
-use super::waiter::{Phase, Trace};
-use super::{Id, InFlight, NotGranted, RequestId};
+use super::record::{Grant, Phase, State, Trace};
 use crate::clock::Time;
 use crate::error::Fault;
-use crate::options::Spec;
-use crate::protocol::{Common, Epoch, OwnLease, Push, RenewRequest, RenewVerdict, Request, Seat, Ticket, Token};
+use crate::protocol::{Common, Epoch, Id, OwnLease, Push, RenewVerdict, Seat, Ticket, Token};
 use crate::term::Term;
-
-/// A lease that the server has granted to a waiter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::keeper) struct Grant {
-    pub(super) token: Token,
-    pub(super) slot: u16,
-    pub(super) term: Term,
-    /// The lease is shorter than what the waiter asked for, until it is confirmed.
-    pub(super) claim: bool,
-}
-
-impl Grant {
-    pub(super) fn replied(own: &OwnLease, sent: Time, spec: &Spec) -> Self {
-        Self { token: own.token, slot: own.slot, term: Term::told(sent, own.left, spec.lease), claim: own.claim }
-    }
-
-    /// Whether the end is so near that the holder would have to be told: of a claim, before its confirmation can be
-    /// answered, if that takes as long as the pause before it.
-    fn is_short(&self, now: Time, spec: &Spec) -> bool {
-        let confirmed = if self.claim { 2 * confirm_after(self.term, now) } else { Duration::ZERO };
-        self.term.deadline() <= now + confirmed + self.term.notice(spec.lease, spec.notice)
-    }
-}
 
 impl LockMachine {
     /// A grant by message. It is believed only if no newer grant was named meanwhile.
     pub(super) fn on_grant_pushed(&mut self, core: &mut Core, id: Id, push: &Push) {
         let token = push.token;
-        if let Some(lease) = self.leases.get(&id) {
-            // As in a reply that names another lease than this one.
-            if lease.token != token && lease.is_about(&push.secret) {
-                self.renew(core, id);
-            }
-            return;
-        }
-        if self.releases.contains_key(&id) {
-            return;
-        }
-        let Some(waiter) = self.waiters.get(&id) else {
+        let waiter = match core.records.get(&id).map(|record| &record.state) {
             // The client cannot tell whether it is real: it is released once.
-            return self.give_back(core, id, ReleaseKind::LeaveBestEffort, None, core.now);
+            None => return self.leave(core, id, Trace::Unlikely, core.now),
+            // As in a reply that names another lease than this one.
+            Some(State::Held(lease)) if lease.token != token && lease.is_about(&push.secret) => {
+                return self.ask(core, id);
+            }
+            Some(State::Held(_) | State::Leaving(_)) => return,
+            Some(State::Waiting(waiter)) => waiter,
         };
         if waiter.about.secret != push.secret {
             return;
@@ -81,25 +49,20 @@ impl LockMachine {
 
     /// A reply names the lease that this client holds.
     pub(super) fn on_named(&mut self, core: &mut Core, sent: Time, id: Id, own: &OwnLease) {
-        if let Some(lease) = self.leases.get(&id) {
-            // A lease under another token is from before a loss of data: the server must hear of this one.
-            if lease.token != own.token {
-                self.renew(core, id);
+        match core.records.get(&id).map(|record| &record.state) {
+            None => self.leave(core, id, Trace::Lease, core.now + own.left),
+            Some(State::Waiting(_)) => {
+                self.granted_from(core, id, own.ticket, own.seat, self.known.epoch);
+                self.granted_by_reply(core, sent, id, own);
             }
-            return;
+            // A lease under another token is from before a loss of data: the server must hear of this one.
+            Some(State::Held(lease)) if lease.token != own.token => self.ask(core, id),
+            Some(State::Held(_) | State::Leaving(_)) => {}
         }
-        if self.releases.contains_key(&id) {
-            return;
-        }
-        if self.waiters.contains_key(&id) {
-            self.granted_from(core, id, own.ticket, own.seat, self.known.epoch);
-            return self.granted_by_reply(core, sent, id, own);
-        }
-        self.give_back(core, id, ReleaseKind::Release { seat: Seat::NONE, calm: false }, None, core.now + own.left);
     }
 
     pub(super) fn granted_by_reply(&mut self, core: &mut Core, sent: Time, id: Id, own: &OwnLease) {
-        if let Some(waiter) = self.waiters.get(&id) {
+        if let Some(waiter) = core.waiter(id) {
             let grant = Grant::replied(own, sent, &waiter.spec);
             self.granted(core, id, grant);
         }
@@ -107,16 +70,16 @@ impl LockMachine {
 
     /// The lease of a waiter, and the place from which it was granted, of which the client may not have heard before.
     fn granted_from(&mut self, core: &mut Core, id: Id, ticket: Ticket, seat: Seat, epoch: Option<Epoch>) {
-        let Some(waiter) = self.waiters.get_mut(&id) else { return };
-        (waiter.seat, waiter.epoch) = (seat, epoch);
-        if waiter.ticket.is_none() {
+        let Some(record) = core.records.get_mut(&id) else { return };
+        (record.seat, record.epoch) = (seat, epoch);
+        if record.waiter().is_some_and(|waiter| waiter.ticket.is_none()) {
             self.has_ticket(core, id, ticket);
         }
     }
 
     /// The server has granted the lock: hand it out, or confirm it first if little is left of the lease.
-    pub(super) fn granted(&mut self, core: &mut Core, id: Id, grant: Grant) {
-        let Some(waiter) = self.waiters.get(&id) else { return };
+    fn granted(&mut self, core: &mut Core, id: Id, grant: Grant) {
+        let Some(waiter) = core.waiter(id) else { return };
         let spec = &waiter.spec;
         if spec.confirm_grants && grant.claim || grant.is_short(core.now, spec) {
             return self.confirm(core, id, grant.token);
@@ -125,50 +88,42 @@ impl LockMachine {
     }
 
     fn hand_out(&mut self, core: &mut Core, id: Id, grant: Grant) {
-        match self.waiters.get(&id) {
-            Some(waiter) if waiter.spec.replicas > 0 => self.secure_grant(core, id, grant),
+        match core.waiter(id) {
+            Some(waiter) if waiter.spec.replicas > 0 => self.secure(core, id, grant),
             _ => self.resolve(core, id, grant),
         }
     }
 
     pub(super) fn resolve(&mut self, core: &mut Core, id: Id, grant: Grant) {
-        if let Some(waiter) = self.remove_waiter(core, id) {
-            // All that stood before it have left the queue, and so has it.
-            self.gone = self.gone.max(waiter.place.map_or(0, |(place, _)| place + 1));
-            self.hold(core, id, waiter, grant);
-            self.plan_heartbeat(core);
-        }
+        let Some(record) = self.take_waiter(core, id) else { return };
+        // All that stood before it have left the queue, and so has it.
+        let place = record.waiter().and_then(|waiter| waiter.place);
+        self.gone = self.gone.max(place.map_or(0, |(place, _)| place + 1));
+        self.hold(core, id, record, grant);
+        self.plan_heartbeat(core);
     }
 
     pub(super) fn confirm(&mut self, core: &mut Core, id: Id, token: Token) {
-        let memory = self.memory(core.now);
-        let Some(waiter) = self.waiters.get_mut(&id) else { return };
-        let under_way = match waiter.phase {
-            Phase::Confirming { token } => Some(token),
-            Phase::Securing { grant } => Some(grant.token),
-            Phase::Asking | Phase::Queued => None,
+        let Some(record) = core.records.get(&id) else { return };
+        let under_way = match record.waiter().map(|waiter| waiter.phase) {
+            Some(Phase::Confirming { token }) => Some(token),
+            Some(Phase::Securing { grant }) => Some(grant.token),
+            Some(Phase::Asking | Phase::Queued) | None => None,
         };
-        if under_way == Some(token) && waiter.request.is_some() {
-            return;
+        if under_way != Some(token) || record.request.is_none() {
+            self.has_grant(core, id, Phase::Confirming { token });
         }
-        waiter.phase = Phase::Confirming { token };
-        waiter.trace = Trace::Likely;
-        if !core.connected {
-            return;
+    }
+
+    /// A waiter has heard of a grant. Whatever is in flight, its answer tells no more than that to the next request.
+    pub(super) fn has_grant(&mut self, core: &mut Core, id: Id, phase: Phase) {
+        let Some(record) = core.records.get_mut(&id) else { return };
+        core.line.turns.remove(&record.turn(id));
+        if let State::Waiting(waiter) = &mut record.state {
+            waiter.phase = phase;
+            (record.request, record.trace) = (None, Trace::Likely);
+            self.ask(core, id);
         }
-        self.calm = false;
-        let request = Request::Renew(RenewRequest {
-            keys: waiter.spec.keys.clone(),
-            id: core.wire_id(id),
-            seat: waiter.seat,
-            lease: waiter.spec.lease,
-            left: Duration::ZERO,
-            liveness: waiter.spec.liveness,
-            most: waiter.spec.most,
-            about: waiter.about.clone(),
-            memory,
-        });
-        waiter.request = Some(core.send(InFlight::Confirm(id), request));
     }
 
     pub(super) fn on_confirm(
@@ -179,14 +134,15 @@ impl LockMachine {
         common: &Common,
         verdict: RenewVerdict,
     ) {
-        self.go_on(core, common);
-        let Some(waiter) = self.waiters.get_mut(&id).filter(|waiter| waiter.request == Some(request)) else { return };
-        waiter.request = None;
+        let own = common.own(&core.wire_id(id));
+        let Some(record) = core.records.get_mut(&id).filter(|record| record.request == Some(request)) else { return };
+        let State::Waiting(waiter) = &mut record.state else { return };
+        record.request = None;
         let Phase::Confirming { token } = waiter.phase else { return };
         match verdict {
             RenewVerdict::Renewed => {
-                let Some(own) = common.own(&core.wire_id(id)) else { return };
-                (waiter.seat, waiter.epoch) = (own.seat, common.known.epoch);
+                let Some(own) = own else { return };
+                (record.seat, record.epoch) = (own.seat, common.known.epoch);
                 let grant = Grant { claim: false, ..Grant::replied(own, sent, &waiter.spec) };
                 if grant.is_short(core.now, &waiter.spec) && !std::mem::replace(&mut waiter.late, true) {
                     // If this process was stopped meanwhile, another confirmation brings a full lease.
@@ -203,16 +159,8 @@ impl LockMachine {
             // An expired claim never resolves an acquire: the waiter re-enters with its ticket.
             RenewVerdict::Lost => {
                 waiter.phase = Phase::Asking;
-                self.resume(core, id);
+                self.ask(core, id);
             }
-        }
-    }
-
-    /// A confirmation was refused: it is asked for again.
-    pub(super) fn confirm_refused(&mut self, core: &mut Core, id: Id, again: Time) {
-        if let Some(waiter) = self.waiters.get_mut(&id) {
-            waiter.request = None;
-            core.timers.set(super::Timer::Acquire(id), again);
         }
     }
 }

@@ -1,95 +1,25 @@
 //! Leases: renewed in time, declared lost in time, released.
 
-use std::sync::Arc;
 use std::time::Duration;
 
+use super::api::{ANSWER_TIMEOUT, Effect, Outcome, QuestionId, Release, Renewal, RequestId};
 use super::core::Core;
-use super::grant::Grant;
 use super::lock::LockMachine;
-use super::release::ReleaseKind;
-use super::waiter::Waiter;
-use super::{ANSWER_TIMEOUT, Effect, Id, InFlight, Outcome, QuestionId, Release, Renewal, RequestId, Timer};
+use super::record::{Asks, Call, Grant, Lease, Leaving, Record, State, Trace, Waiter};
 use crate::clock::Time;
 use crate::error::LostReason;
 use crate::inspect::READERS;
-use crate::options::{LEAST, LONGEST, Spec};
-use crate::protocol::{CallerData, Common, Epoch, Push, RenewRequest, RenewVerdict, Request, Seat, Secret, Token};
+use crate::options::{LEAST, LONGEST};
+use crate::protocol::{Common, Id, Push, RenewRequest, RenewVerdict, Request, Seat};
 use crate::term::{Term, span_until};
-
-/// How soon after a grant by hand-off its holder asks for the whole lease.
-const CONFIRM_AFTER: Duration = Duration::from_millis(100);
-
-/// How long after it is handed out a claim is confirmed.
-pub(super) fn confirm_after(claim: Term, now: Time) -> Duration {
-    CONFIRM_AFTER.min(claim.deadline().since(now) / 3)
-}
-
-#[derive(Debug, Clone, Hash)]
-pub(in crate::keeper) struct Lease {
-    pub(super) spec: Arc<Spec>,
-    about: CallerData,
-    pub(in crate::keeper) token: Token,
-    /// How many may hold the lock together while it lasts: as its caller wants it, and as the server last told.
-    pub(super) most: u16,
-    told_most: u16,
-    /// As the server last told of it, and under which epoch.
-    seat: Seat,
-    pub(super) epoch: Option<Epoch>,
-    granted: Time,
-    /// The interval of its automatic renewals; None while they are switched off.
-    renew_every: Option<Duration>,
-    /// The furthest term that the server has granted.
-    term: Term,
-    /// The last one. It may end earlier: a lease that is re-asserted keeps what is left of it, less a margin.
-    last: Term,
-    /// Whether it is a full lease, and no claim.
-    confirmed: bool,
-    lost: bool,
-    /// Another lease may have been granted since.
-    over: bool,
-    pub(super) request: Option<RequestId>,
-    /// The length that the last renewal asked for.
-    asked: Duration,
-    /// The term that counts once replicas have it.
-    pub(super) unsecured: Option<Term>,
-    /// Callers of `renew` and `extend` that await an answer.
-    questions: Vec<RenewalCall>,
-    cause: Option<Arc<str>>,
-}
-
-/// What a caller awaits of a renewal: a whole lease, a deadline that is no earlier than this, and its `most`.
-#[derive(Debug, Clone, Hash)]
-struct RenewalCall {
-    question: QuestionId,
-    until: Time,
-    /// That so many may hold the lock while it lasts.
-    most: u16,
-}
-
-impl Lease {
-    /// The local deadline, if it is not renewed.
-    pub(in crate::keeper) fn deadline(&self) -> Time {
-        self.term.deadline()
-    }
-
-    /// Whether a message with this secret is about it.
-    pub(super) fn is_about(&self, secret: &Secret) -> bool {
-        self.about.secret == *secret
-    }
-
-    pub(super) fn disconnected(&mut self) {
-        (self.request, self.unsecured) = (None, None);
-    }
-}
 
 impl LockMachine {
     /// The lock is handed out to a waiter.
-    pub(super) fn hold(&mut self, core: &mut Core, id: Id, waiter: Waiter, grant: Grant) {
+    pub(super) fn hold(&mut self, core: &mut Core, id: Id, record: Record, grant: Grant) {
+        let Record { keys, state: State::Waiting(waiter), seat, epoch, .. } = record else { return };
         let Grant { token, slot, term, claim } = grant;
-        let deadline = term.deadline();
-        let Waiter { spec, about, ticket, seat, epoch, .. } = waiter;
-        let ticket = ticket.unwrap_or(token.as_ticket());
-        core.timers.set(Timer::Taken(id), core.now + spec.lease);
+        let Waiter { spec, about, ticket, .. } = waiter;
+        let (deadline, ticket) = (term.deadline(), ticket.unwrap_or(token.as_ticket()));
         core.effects.push(Effect::Granted { id, spec: spec.clone(), token, ticket, slot, deadline });
         core.expect_within(spec.lease / 3);
         let lease = Lease {
@@ -97,105 +27,101 @@ impl LockMachine {
             renew_every: spec.renew_every,
             most: spec.most,
             told_most: spec.most,
+            granted: core.now,
+            taken: Some(core.now + spec.lease),
+            ends: deadline,
             spec,
             about,
             token,
-            seat,
-            epoch,
-            granted: core.now,
             term,
             last: term,
             lost: false,
             over: false,
-            request: None,
             asked: Duration::ZERO,
             unsecured: None,
-            questions: Vec::new(),
             cause: None,
         };
-        self.leases.insert(id, lease);
-        core.locks_of.insert(id, self.name().clone());
-        core.members += 1;
-        self.watch(core, id);
+        let held = Record::new(keys, core.now, State::Held(lease));
+        self.put(core, id, Record { trace: Trace::Lease, seat, epoch, ..held });
+        self.plan_renewal(core, id);
     }
 
-    /// Sets the timers of a lease.
-    fn watch(&mut self, core: &mut Core, id: Id) {
-        let Some(lease) = self.leases.get(&id) else { return };
-        let (term, last, spec) = (lease.term, lease.last, &lease.spec);
-        core.timers.set(Timer::Notice(id), term.deadline() - term.notice(spec.lease, spec.notice));
-        let renew_at = match (lease.confirmed, lease.renew_every) {
-            // The full lease is asked for soon, also with manual renewal: a claim does not protect its holder for long.
-            // Not at once, because a hold that ends before costs no request.
-            (false, _) => Some(core.now + confirm_after(term, core.now)),
-            // An extended lease is renewed as often as any other: that is how its holder hears of a loss of data.
-            (true, Some(every)) => Some(last.sent + last.span.min(spec.lease) + every - spec.lease),
-            (true, None) => None,
-        };
-        let longest = spec.max_hold.map(|longest| lease.granted + longest);
-        match renew_at {
-            Some(at) if longest.is_none_or(|longest| at.max(core.now) < longest) => {
-                core.timers.set(Timer::Renew(id), at)
+    /// Plans what comes next for a lease.
+    fn plan_renewal(&mut self, core: &mut Core, id: Id) {
+        let Some(record) = core.records.get_mut(&id) else { return };
+        if let State::Held(lease) = &mut record.state {
+            let plan = lease.plan(core.now);
+            // Callers that were not answered yet want more of it.
+            record.at = if record.calls.is_empty() { plan } else { Some(core.now) };
+            self.look(core, id);
+        }
+    }
+
+    /// Asks for a lease anew: to renew it, or to confirm a grant.
+    pub(super) fn send_renew(&mut self, core: &mut Core, id: Id) {
+        let memory = self.memory(core);
+        let (now, wire) = (core.now, core.wire_id(id));
+        let Some(record) = core.records.get_mut(&id) else { return };
+        let wanted = record.calls.iter().filter_map(Call::renewed_until).max();
+        let (spec, about, most, lease, left) = match &mut record.state {
+            State::Waiting(waiter) => {
+                (&waiter.spec, &waiter.about, waiter.spec.most, waiter.spec.lease, Duration::ZERO)
             }
-            _ => core.timers.clear(&Timer::Renew(id)),
-        }
-    }
-
-    pub(super) fn renew(&mut self, core: &mut Core, id: Id) {
-        let memory = self.memory(core.now);
-        let Some(lease) = self.leases.get_mut(&id) else { return };
-        if !core.connected || lease.lost || lease.request.is_some() {
-            return;
-        }
-        // With the margin for clocks that drift, which the deadline lacks: a server that lost its data grants this anew.
-        let left = span_until(lease.deadline().since(core.now));
-        let held_enough = lease.spec.max_hold.is_some_and(|longest| lease.granted + longest <= core.now);
-        let automatic = lease.renew_every.is_some() && !held_enough;
-        let prolongs = !lease.confirmed || automatic || !lease.questions.is_empty();
-        // The server never shortens a lease. It is told the whole length, which a recovery may have to wait for.
-        let whole = if prolongs { lease.spec.lease.max(left) } else { left };
-        let wanted = lease.questions.iter().map(|wanted| span_until(wanted.until.since(core.now))).max();
-        lease.asked = wanted.map_or(whole, |wanted| whole.max(wanted));
+            State::Held(lease) => {
+                // With the margin for clocks that drift, which the deadline lacks: a server that lost its data grants
+                // this anew.
+                let left = span_until(lease.deadline().since(now));
+                let held_enough = lease.spec.max_hold.is_some_and(|longest| lease.granted + longest <= now);
+                let automatic = lease.renew_every.is_some() && !held_enough;
+                let prolongs = !lease.confirmed || automatic || wanted.is_some();
+                // The server never shortens a lease. It is told the whole length, which a recovery may have to wait for.
+                let whole = if prolongs { lease.spec.lease.max(left) } else { left };
+                lease.asked = wanted.map_or(whole, |wanted| whole.max(span_until(wanted.since(now))));
+                // The server refuses less, and nobody counts on more.
+                (&lease.spec, &lease.about, lease.most, lease.asked.max(LEAST), left)
+            }
+            State::Leaving(_) => return,
+        };
         let request = Request::Renew(RenewRequest {
-            keys: lease.spec.keys.clone(),
-            id: core.wire_id(id),
-            seat: lease.seat,
-            lease: lease.asked.max(LEAST), // the server refuses less, and nobody counts on more
+            keys: record.keys.clone(),
+            id: wire,
+            seat: record.seat,
+            lease,
             left,
-            liveness: lease.spec.liveness,
-            most: lease.most,
-            about: lease.about.clone(),
+            liveness: spec.liveness,
+            most,
+            about: about.clone(),
             memory,
         });
-        lease.request = Some(core.send(InFlight::Renew(id), request));
+        core.send_of(id, request);
         self.calm = false;
     }
 
-    pub(super) fn renew_refused(&mut self, core: &mut Core, id: Id, again: Time, cause: &Arc<str>) {
-        if let Some(lease) = self.leases.get_mut(&id) {
-            lease.request = None;
-            lease.cause = Some(cause.clone());
-            core.timers.set(Timer::Renew(id), again);
-        }
-    }
-
-    pub(super) fn on_renew(&mut self, core: &mut Core, sent: Time, id: Id, common: &Common, verdict: RenewVerdict) {
-        self.go_on(core, common);
-        let Some(lease) = self.leases.get_mut(&id) else { return };
-        lease.request = None;
+    pub(super) fn on_renew(
+        &mut self,
+        core: &mut Core,
+        (request, sent): (RequestId, Time),
+        id: Id,
+        common: &Common,
+        verdict: RenewVerdict,
+    ) {
+        let own = common.own(&core.wire_id(id));
+        let Some(record) = core.records.get_mut(&id).filter(|record| record.request == Some(request)) else { return };
+        let State::Held(lease) = &mut record.state else { return };
+        record.request = None;
         if lease.lost {
             return;
         }
         match verdict {
             RenewVerdict::Renewed => {
-                let Some(own) = common.own(&core.wire_id(id)) else { return };
-                (lease.seat, lease.epoch, lease.told_most) = (own.seat, common.known.epoch, own.most);
+                let Some(own) = own else { return };
+                (record.seat, record.epoch, lease.told_most) = (own.seat, common.known.epoch, own.most);
                 let term = Term::told(sent, own.left, lease.asked);
                 if lease.spec.replicas == 0 {
                     return self.prolonged(core, id, term);
                 }
-                let request = super::replicas::replicate(core, id, &lease.spec);
-                (lease.request, lease.unsecured) = (Some(request), Some(term));
+                lease.unsecured = Some(term);
+                self.ask(core, id);
             }
             RenewVerdict::Broken => self.lose(core, id, LostReason::Broken),
             RenewVerdict::Lost => self.lose(core, id, LostReason::Ended),
@@ -205,7 +131,8 @@ impl LockMachine {
     /// Counts a renewal.
     pub(super) fn prolonged(&mut self, core: &mut Core, id: Id, term: Term) {
         core.refusals = 0;
-        let Some(lease) = self.leases.get_mut(&id).filter(|lease| !lease.lost) else { return };
+        let Some(record) = core.records.get_mut(&id) else { return };
+        let Some(lease) = record.lease_mut().filter(|lease| !lease.lost) else { return };
         // The renewal under way may have asked for less than a full lease: then the caller's follows it.
         let full = term.is_whole(lease.spec.lease);
         lease.confirmed |= full;
@@ -215,66 +142,53 @@ impl LockMachine {
         if moved {
             lease.term = term;
         }
-        let (deadline, told_most) = (lease.deadline(), lease.told_most);
+        let (deadline, most, every) = (lease.deadline(), lease.told_most, lease.renew_every);
         if moved || full {
-            let (every, most) = (lease.renew_every, told_most);
             core.effects.push(Effect::Prolonged { id, deadline, every, most });
         }
-        let is_answered = |call: &RenewalCall| full && call.until <= deadline && call.most <= told_most;
-        let (questions, open) = std::mem::take(&mut lease.questions).into_iter().partition(is_answered);
-        lease.questions = open;
-        let asked = !lease.questions.is_empty();
-        self.watch(core, id);
-        answer_renewals(core, id, questions, &Renewal::Renewed);
-        if asked {
-            self.renew(core, id);
-        }
-    }
-
-    pub(super) fn renewal_timed_out(&mut self, core: &mut Core, id: Id, question: QuestionId) {
-        if let Some(lease) = self.leases.get_mut(&id) {
-            lease.questions.retain(|wanted| wanted.question != question);
-        }
-        core.answer(question, Outcome::Renewal(Err(core.no_answer())));
+        let is_met = |asks: &Asks| match *asks {
+            Asks::Renewal { until, most: wanted } => full && until <= deadline && wanted <= most,
+            Asks::Position | Asks::Release => false,
+        };
+        core.answer_calls(id, is_met, &Outcome::Renewal(Ok(Renewal::Renewed)));
+        self.plan_renewal(core, id);
     }
 
     /// A caller renews by hand, or extends the lease by this much, unless too much would be left then.
     pub(super) fn renew_for(&mut self, core: &mut Core, question: QuestionId, id: Id, extend: Option<Duration>) {
-        let Some(lease) = self.leases.get_mut(&id).filter(|lease| !lease.lost) else {
-            return core.answer(question, Outcome::Renewal(Ok(Renewal::Lost(LostReason::Ended))));
-        };
+        let now = core.now;
+        let Some((record, deadline)) = core.lasting(id) else { return core.renewal_of_none(question) };
         // Extensions that are asked for together add up.
-        let furthest = lease.questions.iter().map(|wanted| wanted.until).fold(lease.deadline(), Time::max);
+        let furthest = record.calls.iter().filter_map(Call::renewed_until).fold(deadline, Time::max);
         let until = extend.map_or(Time(0), |extend| furthest + extend);
-        let left = until.since(core.now);
+        let left = until.since(now);
         if extend.is_some() && left > LONGEST {
             return core.answer(question, Outcome::Renewal(Ok(Renewal::TooLong { left })));
         }
-        lease.questions.push(RenewalCall { question, until, most: 0 });
-        core.timers.set(Timer::Renewal(id, question), core.now + ANSWER_TIMEOUT);
-        self.renew(core, id);
+        let asks = Asks::Renewal { until, most: 0 };
+        record.calls.push(Call { question, by: Some(now + ANSWER_TIMEOUT), asks });
+        self.ask(core, id);
     }
 
     /// A writer becomes a reader. The answer has no time limit but the lease's: if it failed while the request may yet be
     /// executed, its holder could not know what it is.
     pub(super) fn downgrade(&mut self, core: &mut Core, question: QuestionId, id: Id) {
-        let Some(lease) = self.leases.get_mut(&id).filter(|lease| !lease.lost) else {
-            return core.answer(question, Outcome::Renewal(Ok(Renewal::Lost(LostReason::Ended))));
-        };
-        lease.most = READERS;
-        lease.questions.push(RenewalCall { question, until: Time(0), most: READERS });
-        self.renew(core, id);
+        let Some((record, _)) = core.lasting(id) else { return core.renewal_of_none(question) };
+        let asks = Asks::Renewal { until: Time(0), most: READERS };
+        record.calls.push(Call { question, by: None, asks });
+        record.lease_mut().into_iter().for_each(|lease| lease.most = READERS);
+        self.ask(core, id);
     }
 
     pub(super) fn renew_automatically(&mut self, core: &mut Core, id: Id, on: bool) {
-        let Some(lease) = self.leases.get_mut(&id).filter(|lease| !lease.lost) else { return };
+        let Some(lease) = core.lease_mut(id).filter(|lease| !lease.lost) else { return };
         lease.renew_every = on.then(|| lease.spec.renew_every.unwrap_or_else(|| lease.spec.usual_interval()));
-        self.watch(core, id);
+        self.plan_renewal(core, id);
     }
 
     /// The lease could not be renewed, and its end is near.
     pub(super) fn notice(&mut self, core: &mut Core, id: Id) {
-        let Some(lease) = self.leases.get(&id) else { return };
+        let Some(lease) = core.records.get(&id).and_then(Record::lease) else { return };
         let over = lease.spec.max_hold.is_some_and(|longest| lease.granted + longest <= core.now + lease.spec.lease);
         let cause = lease.cause.clone().or_else(|| core.cause.clone());
         let reason = if over && cause.is_none() {
@@ -287,7 +201,7 @@ impl LockMachine {
 
     /// An operator broke a lease. A user with the right to publish can claim that; only the scripts know the secret.
     pub(super) fn on_break_pushed(&mut self, core: &mut Core, id: Id, push: &Push) {
-        let Some(lease) = self.leases.get(&id) else { return };
+        let Some(lease) = core.lease_mut(id) else { return };
         if lease.token == push.token && lease.is_about(&push.secret) {
             self.lose(core, id, LostReason::Broken);
         }
@@ -296,58 +210,61 @@ impl LockMachine {
     /// Declares a lease lost, which is final. It is released when its holder releases it, and at its deadline at the
     /// latest.
     pub(super) fn lose(&mut self, core: &mut Core, id: Id, reason: LostReason) {
-        let Some(lease) = self.leases.get_mut(&id) else { return };
+        let Some(record) = core.records.get_mut(&id) else { return };
+        let Some(lease) = record.lease_mut() else { return };
         if std::mem::replace(&mut lease.lost, true) {
             return;
         }
         lease.over = !matches!(reason, LostReason::Closed);
-        let (questions, deadline) = (std::mem::take(&mut lease.questions), lease.deadline());
-        core.timers.clear(&Timer::Renew(id));
-        core.timers.clear(&Timer::Notice(id));
         // What has ended, or is released at once, leaves its holder no time.
         let deadline = match reason {
             LostReason::Ended | LostReason::Closed => core.now,
-            _ => deadline,
+            _ => lease.deadline(),
         };
+        lease.ends = deadline;
         // First: whoever hears of the loss from a renewal finds that the guard knows it.
         core.effects.push(Effect::Lost { id, reason: reason.clone(), deadline });
-        answer_renewals(core, id, questions, &Renewal::Lost(reason));
+        core.answer_calls(id, |_| true, &Outcome::Renewal(Ok(Renewal::Lost(reason))));
         if deadline <= core.now {
             self.release(core, id, None);
         } else {
-            core.timers.set(Timer::Deadline(id), deadline);
+            self.look(core, id);
         }
     }
 
     /// Releases a lease. The answer comes by its local deadline.
     pub(super) fn release(&mut self, core: &mut Core, id: Id, question: Option<QuestionId>) {
-        let Some(lease) = self.leases.remove(&id) else {
+        if core.lease_mut(id).is_none() {
             if let Some(question) = question {
                 core.answer(question, Outcome::Release(Release::Lost(LostReason::Ended)));
             }
             return;
-        };
-        core.members -= 1;
-        for timer in [Timer::Renew(id), Timer::Notice(id), Timer::Deadline(id), Timer::Taken(id)] {
-            core.timers.clear(&timer);
         }
-        let deadline = lease.deadline();
-        answer_renewals(core, id, lease.questions, &Renewal::Lost(LostReason::Released));
+        core.answer_calls(id, |_| true, &Outcome::Renewal(Ok(Renewal::Lost(LostReason::Released))));
+        let Some(Record { keys, state: State::Held(lease), seat, .. }) = self.take(core, id) else { return };
         core.effects.push(Effect::Forgotten { id });
-        if question.is_some() {
-            core.timers.set(Timer::AnswerBy(id), deadline.max(core.now));
-        }
+        let until = lease.deadline();
         // A release of a lease that may be over must not look like that of the last one. And a seat from before a
         // downgrade says that nobody else holds the lock.
         let seat_is_true = !lease.over && lease.told_most >= lease.most;
-        let seat = if seat_is_true { lease.seat } else { Seat::NONE };
-        self.give_back(core, id, ReleaseKind::Release { seat, calm: seat_is_true && self.calm }, question, deadline);
+        let leaving = Record::new(keys, core.now, State::Leaving(Leaving { repeated: false, until }));
+        let by = until.max(core.now);
+        let calls = question.map(|question| Call { question, by: Some(by), asks: Asks::Release });
+        let seat = if seat_is_true { seat } else { Seat::NONE };
+        self.put(core, id, Record { trace: Trace::Lease, seat, calls: calls.into_iter().collect(), ..leaving });
+        self.look(core, id);
     }
 }
 
-fn answer_renewals(core: &mut Core, id: Id, questions: Vec<RenewalCall>, renewal: &Renewal) {
-    for RenewalCall { question, .. } in questions {
-        core.timers.clear(&Timer::Renewal(id, question));
-        core.answer(question, Outcome::Renewal(Ok(renewal.clone())));
+impl Core {
+    /// A lease that is not lost, and its deadline.
+    fn lasting(&mut self, id: Id) -> Option<(&mut Record, Time)> {
+        let record = self.records.get_mut(&id)?;
+        let deadline = record.lease().filter(|lease| !lease.lost)?.deadline();
+        Some((record, deadline))
+    }
+
+    pub(super) fn renewal_of_none(&mut self, question: QuestionId) {
+        self.answer(question, Outcome::Renewal(Ok(Renewal::Lost(LostReason::Ended))));
     }
 }

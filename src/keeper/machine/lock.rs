@@ -1,19 +1,17 @@
-//! The state of one lock: what the client knows of it, and its waiters, leases, pending releases and heartbeat there.
+//! What a client knows of one lock, and its heartbeat there.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::core::Core;
-use super::lease::Lease;
-use super::release::PendingRelease;
-use super::waiter::{Phase, Waiter};
-use super::{GRACE, Id, InFlight, NotGranted, RequestId, Timer};
+use super::api::{Effect, NotGranted, RequestId};
+use super::core::{Core, GRACE, InFlight, Timer};
+use super::record::{Next, Phase, Record, State};
 use crate::clock::Time;
 use crate::error::{Fault, LostReason};
 use crate::protocol::{
-    Common, HeartbeatRequest, HeartbeatVerdict, Knowledge, LockKeys, Memory, Request, Stamp, Ticket,
+    Common, HeartbeatRequest, HeartbeatVerdict, Id, Knowledge, LockKeys, Memory, Request, Stamp, Ticket,
 };
 
 /// How many waiters a heartbeat names.
@@ -28,9 +26,8 @@ const SPACING: Duration = Duration::from_millis(20);
 #[derive(Debug, Clone, Default, Hash)]
 pub(in crate::keeper) struct LockMachine {
     pub(in crate::keeper) keys: Arc<LockKeys>,
-    pub(in crate::keeper) waiters: BTreeMap<Id, Waiter>,
-    pub(in crate::keeper) leases: BTreeMap<Id, Lease>,
-    pub(in crate::keeper) releases: BTreeMap<Id, PendingRelease>,
+    /// Its records.
+    pub(super) ids: BTreeSet<Id>,
     /// The waiters with known tickets, in the order of these.
     pub(super) order: BTreeSet<(Ticket, Id)>,
     pub(super) liveness: Duration,
@@ -74,7 +71,79 @@ impl LockMachine {
 
     /// Whether this client has nothing there any more, so that it forgets the lock.
     pub(super) fn is_empty(&self) -> bool {
-        self.waiters.is_empty() && self.leases.is_empty() && self.releases.is_empty()
+        self.ids.is_empty()
+    }
+
+    /// Its records of this kind, in the order of the calls.
+    pub(super) fn records(&self, core: &Core, which: impl Fn(&Record) -> bool) -> Vec<Id> {
+        self.ids.iter().copied().filter(|id| core.records.get(id).is_some_and(&which)).collect()
+    }
+
+    /// Puts a record in its place.
+    pub(super) fn put(&mut self, core: &mut Core, id: Id, record: Record) {
+        core.members += usize::from(record.leaving().is_none());
+        core.records.insert(id, record);
+        self.ids.insert(id);
+    }
+
+    /// Takes a record out of all places.
+    pub(super) fn take(&mut self, core: &mut Core, id: Id) -> Option<Record> {
+        let record = core.records.remove(&id)?;
+        core.members -= usize::from(record.leaving().is_none());
+        core.timers.clear(&Timer::Record(id));
+        core.line.turns.remove(&record.turn(id));
+        self.ids.remove(&id);
+        Some(record)
+    }
+
+    /// A record has changed: sends what it has to send, or puts it in line, and comes back when it is due.
+    pub(super) fn look(&mut self, core: &mut Core, id: Id) {
+        let Some(record) = core.records.get(&id) else { return };
+        match record.due(core.now) {
+            Some(due) => core.timers.set(Timer::Record(id), due),
+            None => core.timers.clear(&Timer::Record(id)),
+        }
+        match record.next(core.now).filter(|_| core.connected) {
+            Some(Next::Acquire | Next::Leave) => {
+                core.line.turns.insert(record.turn(id));
+            }
+            Some(Next::Renew) => self.send_renew(core, id),
+            Some(Next::Replicate) => self.send_wait(core, id),
+            Some(Next::Release) => self.send_release(core, id),
+            None => {}
+        }
+    }
+
+    /// A record is due.
+    pub(super) fn wake(&mut self, core: &mut Core, id: Id) {
+        let now = core.now;
+        let Some(record) = core.records.get_mut(&id) else { return };
+        let late = record.take_calls(|call| call.by.is_some_and(|by| by <= now));
+        late.into_iter().for_each(|call| core.answer_late(call));
+        let Some(record) = core.records.get_mut(&id) else { return };
+        match &mut record.state {
+            State::Waiting(waiter) if waiter.is_late(now) => return self.timed_out(core, id),
+            // What it knows of its position is young.
+            State::Waiting(waiter) if waiter.phase == Phase::Queued && !waiter.place_is_old(now) => record.at = None,
+            State::Held(lease) => {
+                if lease.taken.take_if(|at| *at <= now).is_some() {
+                    core.effects.push(Effect::CheckTaken { id });
+                }
+                if lease.ends <= now {
+                    return if lease.lost { self.release(core, id, None) } else { self.notice(core, id) };
+                }
+            }
+            State::Waiting(_) | State::Leaving(_) => {}
+        }
+        self.look(core, id);
+    }
+
+    /// This record has something to send now.
+    pub(super) fn ask(&mut self, core: &mut Core, id: Id) {
+        if let Some(record) = core.records.get_mut(&id) {
+            record.at = Some(core.now);
+            self.look(core, id);
+        }
     }
 
     /// The interval of heartbeats: that of the quickest waiter, whose claim may last no longer than three of its own.
@@ -113,17 +182,19 @@ impl LockMachine {
 
     /// What a request brings that is written now. Waiters that have slept for so long that the server may have forgotten
     /// the lock are strangers until they are answered: what they knew of does not show a loss.
-    pub(super) fn memory(&mut self, now: Time) -> Memory {
-        if self.slept(now) {
+    pub(super) fn memory(&mut self, core: &mut Core) -> Memory {
+        if self.slept(core) {
             self.known = Knowledge::default();
-            self.waiters.values_mut().for_each(|waiter| waiter.epoch = None);
+            for id in &self.ids {
+                core.records.entry(*id).and_modify(|record| record.epoch = None);
+            }
         }
         self.known.memory()
     }
 
-    pub(super) fn slept(&self, now: Time) -> bool {
-        let waits = self.leases.is_empty() && self.releases.is_empty();
-        waits && self.known.may_be_forgotten(now, self.liveness)
+    pub(super) fn slept(&self, core: &Core) -> bool {
+        let waits = |id: &Id| core.waiter(*id).is_some();
+        self.known.may_be_forgotten(core.now, self.liveness) && self.ids.iter().all(waits)
     }
 
     /// Takes in the common part of the reply to a request that brought `brought`. True if data was lost.
@@ -152,8 +223,8 @@ impl LockMachine {
     }
 
     /// The waiters with tickets, in their order: those that know of a grant, whose confirmation will tell, or the others.
-    fn in_line(&self, granted: bool) -> impl Iterator<Item = Id> {
-        let is_one = move |id: &Id| self.waiters.get(id).is_some_and(|waiter| waiter.has_grant() == granted);
+    fn queued<'a>(&'a self, core: &'a Core, granted: bool) -> impl Iterator<Item = Id> + 'a {
+        let is_one = move |id: &Id| core.waiter(*id).is_some_and(|waiter| waiter.has_grant() == granted);
         self.order.iter().map(|&(_, id)| id).filter(is_one)
     }
 
@@ -165,11 +236,11 @@ impl LockMachine {
         }
         // Until it is told a longer interval, the server goes by the last one.
         let mut due = self.heartbeat_sent + self.heartbeat_every().min(self.heartbeat_told);
-        if self.none_waits && self.in_line(false).next().is_some_and(|waits| self.named.first() != Some(&waits)) {
+        if self.none_waits && self.queued(core, false).next().is_some_and(|waits| self.named.first() != Some(&waits)) {
             // Those that it named are granted the lock, and so may be the next ones.
             due = core.now;
         }
-        let heard = self.waiters.get(first).and_then(|waiter| waiter.place);
+        let heard = core.waiter(*first).and_then(|waiter| waiter.place);
         if let Some(rank) = heard.map(|(place, _)| self.rank_at(place)).filter(|rank| *rank < ASKING) {
             let free = self.lease_until.max(self.recover_until).max(core.now);
             let ask = free + STAGGER * rank as u32 + Duration::from_millis(1);
@@ -183,7 +254,7 @@ impl LockMachine {
             return;
         }
         (self.heartbeat_sent, self.heartbeat_told) = (core.now, self.heartbeat_every());
-        self.named = self.in_line(false).chain(self.in_line(true)).take(NAMED).collect();
+        self.named = self.queued(core, false).chain(self.queued(core, true)).take(NAMED).collect();
         self.none_waits = false;
         let request = Request::Heartbeat(HeartbeatRequest {
             keys: self.keys.clone(),
@@ -191,7 +262,7 @@ impl LockMachine {
             liveness: self.liveness,
             buffer: self.buffer,
             heartbeat: self.heartbeat_interval(),
-            memory: self.memory(core.now),
+            memory: self.memory(core),
             ids: self.named.iter().map(|&id| core.wire_id(id)).collect(),
         });
         self.heartbeat = Some(core.send(InFlight::Heartbeat, request));
@@ -220,9 +291,10 @@ impl LockMachine {
                 self.kept_alive(sent);
                 // That of the first which waits: the leases of others are in the answer.
                 let waits = |id: &&Id| common.own(&core.wire_id(**id)).is_none();
-                if let Some(waiter) = self.named.iter().find(waits).and_then(|first| self.waiters.get_mut(first)) {
+                let (first, now) = (self.named.iter().find(waits).copied(), core.now);
+                if let Some(waiter) = first.and_then(|first| core.waiter_mut(first)) {
                     self.gone = self.gone.max(waiter.place.map_or(0, |(place, _)| place.saturating_sub(rank)));
-                    waiter.place = Some((self.gone + rank, core.now));
+                    waiter.place = Some((self.gone + rank, now));
                 }
             }
             HeartbeatVerdict::Alive { rank: None } => self.none_waits = true,
@@ -237,39 +309,38 @@ impl LockMachine {
         self.heartbeat = None;
         core.timers.set(Timer::Heartbeat(self.name().clone()), again);
         if let Some(fault) = fault {
-            let waiters: Vec<Id> = self.waiters.keys().copied().collect();
+            let waiters = self.records(core, |record| record.waiter().is_some());
             waiters.into_iter().for_each(|id| self.fail(core, id, NotGranted::Fault(fault.clone())));
         }
     }
 
-    /// The connection broke: requests under way have no answer, and may have been executed.
+    /// The connection broke.
     pub(super) fn disconnected(&mut self) {
         self.heartbeat = None;
-        self.waiters.values_mut().for_each(Waiter::disconnected);
-        self.leases.values_mut().for_each(Lease::disconnected);
-        self.releases.values_mut().for_each(PendingRelease::disconnected);
     }
 
-    /// There is a connection again, and leases were renewed over it.
+    /// There is a connection again: leases are renewed over it before all else, because they have deadlines.
+    pub(super) fn renew_all(&mut self, core: &mut Core) {
+        for id in self.records(core, |record| record.lease().is_some()) {
+            self.ask(core, id);
+        }
+    }
+
     pub(super) fn connected(&mut self, core: &mut Core) {
         self.heartbeat(core);
-        let waiters: Vec<Id> = self.waiters.keys().copied().collect();
-        waiters.into_iter().for_each(|id| self.resume(core, id));
-        let releases: Vec<Id> = self.releases.keys().copied().collect();
-        releases.into_iter().for_each(|id| self.send_release(core, id));
-    }
-
-    pub(super) fn renew_all(&mut self, core: &mut Core) {
-        let leases: Vec<Id> = self.leases.keys().copied().collect();
-        leases.into_iter().for_each(|id| self.renew(core, id));
+        for id in self.records(core, |record| record.lease().is_none()) {
+            let now = core.now;
+            core.records.get_mut(&id).into_iter().for_each(|record| record.connected(now));
+            self.look(core, id);
+        }
     }
 
     /// The client is closed: waiters leave, and leases are released.
     pub(super) fn close(&mut self, core: &mut Core) {
-        let waiters: Vec<Id> = self.waiters.keys().copied().collect();
-        waiters.into_iter().for_each(|id| self.fail(core, id, NotGranted::Fault(Fault::Closed)));
-        let leases: Vec<Id> = self.leases.keys().copied().collect();
-        for id in leases {
+        for id in self.records(core, |record| record.waiter().is_some()) {
+            self.fail(core, id, NotGranted::Fault(Fault::Closed));
+        }
+        for id in self.records(core, |record| record.lease().is_some()) {
             self.lose(core, id, LostReason::Closed);
             self.release(core, id, None);
         }
@@ -279,22 +350,21 @@ impl LockMachine {
     /// tickets.
     pub(super) fn restore_all(&mut self, core: &mut Core) {
         let epoch = self.known.epoch;
-        let leases: Vec<Id> = self.leases.iter().filter(|(_, lease)| lease.epoch != epoch).map(|(id, _)| *id).collect();
-        leases.into_iter().for_each(|id| self.renew(core, id));
-        self.reenter(core, |waiter| waiter.epoch != epoch);
+        for id in self.records(core, |record| record.lease().is_some() && record.epoch != epoch) {
+            self.ask(core, id);
+        }
+        self.reenter(core, |record| record.epoch != epoch);
     }
 
     /// The waiters of this kind take their places again, in the order of their tickets. One that asks already, or is about
     /// to be granted the lock, needs no other request.
-    fn reenter(&mut self, core: &mut Core, which: impl Fn(&Waiter) -> bool) {
-        let waiters: Vec<Id> = self.order.iter().map(|(_, id)| *id).collect();
-        for id in waiters {
-            let at_rest = |waiter: &&mut Waiter| {
-                waiter.request.is_none() && matches!(waiter.phase, Phase::Asking | Phase::Queued)
-            };
-            if let Some(waiter) = self.waiters.get_mut(&id).filter(at_rest).filter(|waiter| which(waiter)) {
+    fn reenter(&mut self, core: &mut Core, which: impl Fn(&Record) -> bool) {
+        for id in self.order.iter().map(|(_, id)| *id).collect::<Vec<_>>() {
+            let at_rest = |record: &&mut Record| record.request.is_none() && which(record);
+            let waiter = core.records.get_mut(&id).filter(at_rest).and_then(Record::waiter_mut);
+            if let Some(waiter) = waiter.filter(|waiter| !waiter.has_grant()) {
                 waiter.phase = Phase::Asking;
-                self.resume(core, id);
+                self.ask(core, id);
             }
         }
     }

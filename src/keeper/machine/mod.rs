@@ -1,14 +1,11 @@
 //! The decisions of the keeper, as a state machine without I/O: events and a clock in, requests and results out.
 //!
-//! Each lock has its own state, which owns its waiters, leases and pending releases (`lock.rs`, `waiter.rs`,
-//! `grant.rs`, `lease.rs`, `release.rs`, `replicas.rs`). This file passes events to the lock that they concern, and
-//! `core.rs` has what all locks share: requests in flight, timers, and what is known of the server. `unsent.rs` has the
-//! requests that wait for room.
-//!
-//! The methods of `LockMachine` stand in six files, each with the phase from which they start and the types of that
-//! phase: what may happen to a waiter is in `waiter.rs`. They are not methods of `Waiter` or `Lease`, because each step
-//! moves an acquire from one map of the lock to another and sends for all of them. In three files of at most 400 lines
-//! the cut would run through the waiter, or through the grant, which a reader follows most.
+//! An acquire is one [`Record`](record::Record) from its call until nothing is left of it, and the table in `record.rs` has
+//! its phases. What happens there changes the record, and then [`LockMachine::look`] asks it for what it sends next:
+//! `waiter.rs`, `grant.rs`, `replicas.rs`, `lease.rs` and `release.rs` have the changes by phase, `refusals.rs` those by
+//! the server's errors. `lock.rs` has what is known of a lock, and its heartbeat; `core.rs` what all locks share:
+//! records, requests in flight, timers, and what is known of the server. `line.rs` has the order of the requests that
+//! wait for room. This file passes each event to those that it concerns.
 
 mod api;
 mod core;
@@ -17,12 +14,13 @@ mod for_tests;
 mod grant;
 mod kept;
 mod lease;
+mod line;
 mod lock;
 mod questions;
+mod record;
 mod refusals;
 mod release;
 mod replicas;
-mod unsent;
 mod waiter;
 
 use std::collections::BTreeMap;
@@ -30,33 +28,33 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub(crate) use self::api::{
-    AcquireCall, Command, Effect, Event, Mode, NotGranted, Outcome, Question, QuestionId, Release, Renewal, RequestId,
+    ANSWER_TIMEOUT, AcquireCall, Command, Effect, Event, Mode, NotGranted, Outcome, Question, QuestionId, Release,
+    Renewal, RequestId,
 };
+use self::core::GRACE;
 pub(in crate::keeper) use self::core::{Core, InFlight, SentRequest, Timer};
 use self::kept::KnowledgeCache;
+use self::line::{Line, Turn};
 use self::lock::LockMachine;
-use self::unsent::Unsent;
+use self::questions::Asked;
+use self::record::Record;
 use crate::clock::Time;
 use crate::error::{Fault, brief};
 pub(crate) use crate::protocol::Id;
-use crate::protocol::{AcquireVerdict, ClientId, LockKeys, Push, PushKind, Refusal, Reply, Verdict};
+use crate::protocol::{ClientId, LockKeys, Push, PushKind, Refusal, Reply, Verdict};
 
-/// How long a caller without a timeout waits for an answer of the server.
-pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long `close` waits for pending releases.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
-/// How much longer a seemingly silent server is given.
-pub(super) const GRACE: Duration = Duration::from_millis(50);
 
 #[derive(Debug, Clone)]
 pub(crate) struct Machine {
     pub(super) core: Core,
     pub(super) prefix: Arc<str>,
-    /// Locks where this client has a waiter, a lease or a pending release, by name.
+    /// Locks where this client has a record, by name.
     pub(super) locks: BTreeMap<Arc<str>, LockMachine>,
     /// What it knows of others.
     pub(super) kept: KnowledgeCache,
-    pub(super) questions: BTreeMap<QuestionId, Question>,
+    pub(super) questions: BTreeMap<QuestionId, Asked>,
     pub(super) closed: bool,
     pub(super) closing: Option<QuestionId>,
 }
@@ -79,15 +77,16 @@ impl Machine {
         self.core.timers.next()
     }
 
-    /// Until when pending releases are worth repeating.
+    /// Until when it is worth repeating that records leave.
     pub(crate) fn gives_back_until(&self) -> Option<Time> {
-        self.locks.values().flat_map(|lock| lock.releases.values()).map(|pending| pending.until).max()
+        self.core.records.values().filter_map(Record::leaving).map(|leaving| leaving.until).max()
     }
 
     /// What keeps this client from the server's answers, or the waiters of this lock from a grant, as far as it is
     /// known.
     pub(crate) fn trouble(&self, name: &str) -> Option<Arc<str>> {
-        let shortage = || self.locks.get(name)?.waiters.values().find_map(|waiter| waiter.shortage.clone());
+        let ids = self.locks.get(name).into_iter().flat_map(|lock| &lock.ids);
+        let shortage = || ids.clone().find_map(|id| self.core.waiter(*id)?.shortage.clone());
         self.core.cause.clone().or_else(shortage)
     }
 
@@ -111,11 +110,11 @@ impl Machine {
         self.run_timers();
     }
 
-    /// The effects to carry out now, in order. Of the requests that wait for room, so many are sent (`unsent.rs`).
+    /// The effects to carry out now, in order. Of the requests that wait for room, so many are sent (`line.rs`).
     pub(crate) fn effects(&mut self, now: Time, room: usize) -> Vec<Effect> {
         self.core.now = now;
         self.send_unsent(room);
-        if self.closing.is_some() && self.locks.values().all(|lock| lock.releases.is_empty()) {
+        if self.closing.is_some() && self.gives_back_until().is_none() {
             self.end_closing();
         }
         std::mem::take(&mut self.core.effects)
@@ -123,33 +122,30 @@ impl Machine {
 
     /// Whether requests wait for room.
     pub(crate) fn has_unsent(&self) -> bool {
-        !self.core.unsent.is_empty()
+        !self.core.line.turns.is_empty()
     }
 
     /// Sends what waits, but no more requests than there is room for.
     fn send_unsent(&mut self, room: usize) {
         let full = self.core.last_request.0.saturating_add(room as u64);
-        while self.core.last_request.0 < full && self.send_next() {}
-        self.core.unsent.held_back = !self.core.unsent.is_empty();
-    }
-
-    /// False if nothing waits.
-    fn send_next(&mut self) -> bool {
-        if let Some((name, ids)) = self.core.unsent.next_leaves() {
-            self.at_lock(&name, |lock, core| lock.send_leave(core, ids));
-        } else if let Some(question) = self.core.unsent.questions.pop_first() {
-            self.send_question(question);
-        } else if let Some((.., id)) = self.core.unsent.acquires.pop_first() {
-            self.at(id, |lock, core| lock.turn_has_come(core, id));
-        } else {
-            return false;
+        while self.core.last_request.0 < full
+            && let Some(turn) = self.core.line.turns.pop_first()
+        {
+            match turn {
+                Turn::Leave(name, id) => {
+                    let ids = self.core.line.pop_leaves_of(&name, id);
+                    self.at_lock(&name, |lock, core| lock.send_leave(core, ids));
+                }
+                Turn::Question(question) => self.send_question(question),
+                Turn::Returner(_, id) | Turn::Newcomer(id) => self.at(id, |lock, core| lock.send_acquire(core, id)),
+            }
         }
-        true
+        self.core.line.held_back = self.has_unsent();
     }
 
-    /// Runs this for the lock of a waiter, lease or release, if there is one with this id.
+    /// Runs this for the lock of a record, if there is one with this id.
     fn at(&mut self, id: Id, act: impl FnOnce(&mut LockMachine, &mut Core)) {
-        if let Some(name) = self.core.locks_of.get(&id).cloned() {
+        if let Some(name) = self.core.records.get(&id).map(|record| record.keys.name.clone()) {
             self.at_lock(&name, act);
         }
     }
@@ -191,7 +187,7 @@ impl Machine {
             }
             Command::Acquire { id, asked } => {
                 // A forged message may have named this id before it was given.
-                self.at(id, |lock, core| lock.forget_release(core, id));
+                self.at(id, |lock, core| lock.forget(core, id));
                 let keys = asked.spec.keys.clone();
                 if !self.locks.contains_key(&keys.name) {
                     let known = self.kept.take(self.core.now, &keys.name);
@@ -234,28 +230,28 @@ impl Machine {
         // Leases first: they have deadlines.
         self.at_each_lock(|lock, core| lock.renew_all(core));
         self.at_each_lock(|lock, core| lock.connected(core));
-        let questions: Vec<QuestionId> = self.questions.keys().copied().collect();
-        self.core.unsent.questions.extend(questions);
+        self.core.line.turns.extend(self.questions.keys().copied().map(Turn::Question));
     }
 
     fn on_disconnected(&mut self, cause: Arc<str>) {
         self.core.cause = Some(cause);
         self.core.connected = false;
         self.core.requests.clear();
-        self.core.unsent = Unsent::default();
+        self.core.line = Line::default();
         self.core.timers.clear(&Timer::Stall);
+        self.core.records.values_mut().for_each(Record::disconnected);
         self.locks.values_mut().for_each(LockMachine::disconnected);
     }
 
     fn on_answer(&mut self, request: RequestId, result: Result<Reply, Refusal>) {
-        let Some(SentRequest { what, keys, at, memory }) = self.core.requests.remove(&request) else { return };
+        let Some(SentRequest { what, keys, at, memory, .. }) = self.core.requests.remove(&request) else { return };
         self.core.heard();
         let Reply { common, verdict } = match result {
             Ok(reply) => reply,
-            Err(refusal) => return self.on_refusal(what, &keys.name, &refusal),
+            Err(refusal) => return self.on_refusal(request, what, &keys.name, &refusal),
         };
         // A grant or renewal that replicas lack is no success.
-        if !matches!(what, InFlight::Confirm(_) | InFlight::Renew(_)) {
+        if !matches!(verdict, Verdict::Renew(_)) {
             self.core.refusals = 0;
         }
         self.core.cause = None;
@@ -263,30 +259,23 @@ impl Machine {
         let (lock, core) = self.lock(&keys);
         let changed = known && lock.learn(core.now, at, memory, &common);
         match (what, verdict) {
-            (InFlight::Acquire(id), Verdict::Acquire(verdict)) => {
+            (InFlight::Record(id), Verdict::Acquire(verdict)) => {
                 lock.on_acquire(core, (request, at), id, &common, verdict);
             }
-            (InFlight::Position(id, question), Verdict::Acquire(verdict)) => {
-                let position = match verdict {
-                    AcquireVerdict::Granted => Some(0),
-                    AcquireVerdict::Queued { rank, .. } => Some(rank + 1),
-                    AcquireVerdict::Busy(_) | AcquireVerdict::Disbelieved => None,
-                };
-                lock.on_acquire(core, (request, at), id, &common, verdict);
-                match position {
-                    Some(position) => self.on_position(question, position),
-                    None => self.on_no_position(question, id),
+            (InFlight::Record(id), Verdict::Renew(verdict)) => {
+                lock.go_on(core, &common);
+                match core.waiter(id) {
+                    Some(_) => lock.on_confirm(core, (request, at), id, &common, verdict),
+                    None => lock.on_renew(core, (request, at), id, &common, verdict),
                 }
             }
+            (InFlight::Record(id), Verdict::Release(verdict)) => {
+                lock.on_release(core, (request, at), id, &common, verdict);
+            }
+            (InFlight::Leave(ids), Verdict::Leave) => lock.on_leave(core, request, &ids, &common),
             (InFlight::Heartbeat, Verdict::Heartbeat(verdict)) => {
                 lock.on_heartbeat(core, (request, at), &common, verdict);
             }
-            (InFlight::Renew(id), Verdict::Renew(verdict)) => lock.on_renew(core, at, id, &common, verdict),
-            (InFlight::Confirm(id), Verdict::Renew(verdict)) => {
-                lock.on_confirm(core, (request, at), id, &common, verdict);
-            }
-            (InFlight::Release(id), Verdict::Release(verdict)) => lock.on_release(core, at, id, &common, verdict),
-            (InFlight::Leave(ids), Verdict::Leave) => lock.on_leave(core, &ids, &common),
             (InFlight::Question(question), verdict) => {
                 lock.go_on(core, &common);
                 let reply = Box::new(Reply { common: common.clone(), verdict });
@@ -295,13 +284,13 @@ impl Machine {
             // The wire reads a reply in the type of its request: no server can bring this about.
             (what, _) => {
                 let refusal = Refusal::Permanent("a reply to another request".into());
-                self.on_refusal(what, &keys.name, &refusal);
+                self.on_refusal(request, what, &keys.name, &refusal);
             }
         }
         let (lock, core) = self.lock(&keys);
         for own in &common.own {
             if let Some(id) = own.id.number_at(&core.client)
-                && core.locks_of.get(&id).is_none_or(|name| *name == keys.name)
+                && core.records.get(&id).is_none_or(|record| record.keys.name == keys.name)
             {
                 lock.on_named(core, at, id, own);
             }
@@ -315,7 +304,7 @@ impl Machine {
 
     /// So many replicas have it.
     fn on_replicated(&mut self, request: RequestId, result: Result<u32, Refusal>) {
-        let Some(SentRequest { what: InFlight::Replicate(id), .. }) = self.core.requests.remove(&request) else {
+        let Some(SentRequest { what: InFlight::Record(id), .. }) = self.core.requests.remove(&request) else {
             return;
         };
         self.core.heard();
@@ -325,7 +314,7 @@ impl Machine {
     fn on_push(&mut self, push: &Push) {
         let Some(id) = push.id.number_at(&self.core.client) else { return };
         let Some(keys) = LockKeys::of_lock(&self.prefix, &push.lock) else { return };
-        if self.core.locks_of.get(&id).is_some_and(|name| *name != keys.name) {
+        if self.core.records.get(&id).is_some_and(|record| record.keys.name != keys.name) {
             return;
         }
         match push.kind {
@@ -358,21 +347,8 @@ impl Machine {
     fn on_timer(&mut self, timer: Timer) {
         match timer {
             Timer::Heartbeat(name) => self.at_lock(&name, |lock, core| lock.heartbeat(core)),
-            Timer::Timeout(id) => self.at(id, |lock, core| lock.timed_out(core, id)),
-            Timer::Position(id) => self.at(id, |lock, core| lock.ask_position(core, id)),
-            Timer::Acquire(id) => self.at(id, |lock, core| lock.resume(core, id)),
-            Timer::Renew(id) => self.at(id, |lock, core| lock.renew(core, id)),
-            Timer::Notice(id) => self.at(id, |lock, core| lock.notice(core, id)),
-            Timer::Deadline(id) => self.at(id, |lock, core| lock.release(core, id, None)),
-            Timer::Taken(id) => self.core.effects.push(Effect::CheckTaken { id }),
-            Timer::Release(id) => self.at(id, |lock, core| lock.send_release(core, id)),
-            Timer::AnswerBy(id) => self.at(id, |lock, core| {
-                let unknown = Release::Unknown(core.cause.clone());
-                lock.answer_release(core, id, unknown);
-            }),
-            Timer::Question(question) => self.fail_question(question, self.core.no_answer()),
-            Timer::Renewal(id, question) => self.at(id, |lock, core| lock.renewal_timed_out(core, id, question)),
-            Timer::AskAgain(question) => self.ask_in_turn(question),
+            Timer::Record(id) => self.at(id, |lock, core| lock.wake(core, id)),
+            Timer::Question(question) => self.question_is_due(question),
             // Answers may have arrived while this thread did not run.
             Timer::Stall if !std::mem::replace(&mut self.core.suspects, true) => {
                 self.core.timers.set(Timer::Stall, self.core.now + GRACE);

@@ -1,10 +1,43 @@
 //! Refusals of the server, and their consequences.
+//!
+//! | phase | the server refuses for now | it refuses for good |
+//! |---|---|---|
+//! | asking | asks again; sooner if it has a place, to which the others may have returned already | fails |
+//! | queued | asks again, and keeps its place | whoever asks for its position fails |
+//! | confirming, held | asks again, in time for the lease | the same |
+//! | leaving | asks again, by the script | the same until the server forgets it by itself; gone at once if all its requests were refused |
+//!
+//! A right that is missing is no refusal for good for one that has a place: an operator may restore it, and the next
+//! connection may be in step.
 
 use std::sync::Arc;
 
-use super::{Id, InFlight, Machine, NotGranted, Timer};
+use super::Machine;
+use super::api::{NotGranted, RequestId};
+use super::core::{Core, InFlight};
+use super::lock::LockMachine;
+use super::record::{Phase, State, Trace};
+use crate::clock::Time;
 use crate::error::{ConnectError, Fault};
-use crate::protocol::{LockKeys, Refusal};
+use crate::protocol::{Id, LockKeys, Refusal};
+
+/// What a refusal means.
+struct Meaning<'a> {
+    refusal: &'a Refusal,
+    /// What fails, fails with this.
+    fault: Option<Fault>,
+    /// Only where there is no place to lose.
+    spares_places: bool,
+    /// When to ask again: where nothing ends meanwhile, and where a lease or a session would.
+    again: Time,
+    soon: Time,
+}
+
+impl Meaning<'_> {
+    fn fault(&self, has_place: bool) -> Option<Fault> {
+        self.fault.clone().filter(|_| !(self.spares_places && has_place))
+    }
+}
 
 impl Machine {
     /// The server cannot be used. A waiter without a place fails at once; a place is given up only for an error that an
@@ -12,75 +45,94 @@ impl Machine {
     pub(super) fn on_unusable(&mut self, error: &ConnectError) {
         let fault = Fault::Connect(error.clone());
         self.at_each_lock(|lock, core| {
-            let hears = |id: &Id| lock.waiters[id].ticket.is_none() || !error.keeps_places();
-            let waiters: Vec<Id> = lock.waiters.keys().copied().filter(hears).collect();
-            waiters.into_iter().for_each(|id| lock.fail(core, id, NotGranted::Fault(fault.clone())));
+            for id in lock.records(core, |record| record.waiter().is_some()) {
+                let has_place = core.waiter(id).is_some_and(|waiter| waiter.ticket.is_some());
+                core.answer_positions(id, Err(fault.clone()));
+                if !(has_place && error.keeps_places()) {
+                    lock.fail(core, id, NotGranted::Fault(fault.clone()));
+                }
+            }
         });
         self.fail_questions(&fault);
     }
 
     /// The server answers a request with an error.
-    pub(super) fn on_refusal(&mut self, what: InFlight, name: &Arc<str>, refusal: &Refusal) {
+    pub(super) fn on_refusal(&mut self, request: RequestId, what: InFlight, name: &Arc<str>, refusal: &Refusal) {
         self.core.cause = Some(refusal.cause().clone());
         let again = self.core.refused();
         let soon = self.core.in_time(again);
-        let executed = refusal.may_be_executed();
         let fault = match refusal {
             Refusal::WrongType(_) | Refusal::OtherLayout(_) => refusal.about_keys(&LockKeys::new(&self.prefix, name)),
-            Refusal::Permanent(message) | Refusal::NotUnderstood(message) => {
-                Some(Fault::Refused { message: message.clone() })
-            }
-            // An operator may restore a right, and the next connection may be in step: a waiter keeps its place, and
-            // pending releases are kept too.
-            Refusal::Denied(message) | Refusal::OutOfStep(message) if self.has_no_place(&what, name) => {
-                Some(Fault::Refused { message: message.clone() })
-            }
-            Refusal::Denied(_) | Refusal::OutOfStep(_) | Refusal::Temporary(_) => None,
+            Refusal::Permanent(message)
+            | Refusal::NotUnderstood(message)
+            | Refusal::Denied(message)
+            | Refusal::OutOfStep(message) => Some(Fault::Refused { message: message.clone() }),
+            Refusal::Temporary(_) => None,
         };
-        match (what, fault) {
-            (InFlight::Acquire(id), fault) => self.at(id, |lock, core| {
-                // It is answered, so it left nothing behind.
-                lock.acquire_refused(core, id, again, soon);
-                if let Some(fault) = fault {
-                    lock.fail(core, id, NotGranted::Fault(fault));
-                }
-            }),
-            (InFlight::Position(_, question) | InFlight::Question(question), Some(fault)) => {
-                self.fail_question(question, fault);
-            }
-            (InFlight::Position(_, question) | InFlight::Question(question), None) => {
-                if self.questions.contains_key(&question) {
-                    self.core.timers.set(Timer::AskAgain(question), again);
-                }
-            }
-            (InFlight::Heartbeat, fault) => {
-                self.at_lock(name, |lock, core| lock.heartbeat_refused(core, soon, fault));
-            }
-            (InFlight::Renew(id), _) => {
-                self.at(id, |lock, core| lock.renew_refused(core, id, soon, refusal.cause()));
-            }
-            (InFlight::Confirm(id), _) => self.at(id, |lock, core| lock.confirm_refused(core, id, soon)),
-            (InFlight::Replicate(_), _) => {}
-            (InFlight::Release(id), fault) => {
-                self.at(id, |lock, core| lock.release_refused(core, id, again, fault.is_some(), executed));
-            }
-            (InFlight::Leave(ids), fault) => {
+        let spares_places = matches!(refusal, Refusal::Denied(_) | Refusal::OutOfStep(_));
+        let meaning = Meaning { refusal, fault, spares_places, again, soon };
+        match what {
+            InFlight::Record(id) => self.at(id, |lock, core| lock.refused(core, request, id, &meaning)),
+            InFlight::Leave(ids) => {
                 for id in ids {
-                    self.at(id, |lock, core| lock.release_refused(core, id, again, fault.is_some(), executed));
+                    self.at(id, |lock, core| lock.refused(core, request, id, &meaning));
+                }
+            }
+            InFlight::Heartbeat => {
+                self.at_lock(name, |lock, core| lock.heartbeat_refused(core, soon, meaning.fault(true)));
+            }
+            InFlight::Question(question) => match meaning.fault {
+                Some(fault) => self.fail_question(question, fault),
+                None => self.ask_again(question, again),
+            },
+        }
+    }
+}
+
+impl LockMachine {
+    fn refused(&mut self, core: &mut Core, request: RequestId, id: Id, meaning: &Meaning<'_>) {
+        let Meaning { refusal, again, soon, .. } = *meaning;
+        let Some(record) = core.records.get_mut(&id).filter(|record| record.request == Some(request)) else { return };
+        record.request = None;
+        record.at = Some(soon);
+        match &mut record.state {
+            State::Waiting(waiter) if waiter.has_grant() => {}
+            State::Waiting(waiter) => {
+                let (has_place, asks) = (waiter.ticket.is_some(), waiter.phase == Phase::Asking);
+                if !has_place {
+                    record.at = Some(again);
+                }
+                if let Some(fault) = meaning.fault(false) {
+                    core.answer_positions(id, Err(fault));
+                }
+                // It is answered, so it left nothing behind.
+                if let Some(fault) = meaning.fault(has_place).filter(|_| asks) {
+                    return self.fail(core, id, NotGranted::Fault(fault));
+                }
+            }
+            State::Held(lease) => lease.cause = Some(refusal.cause().clone()),
+            State::Leaving(leaving) => {
+                // An HDEL is not tried again.
+                self.calm = false;
+                record.at = Some(again);
+                leaving.repeated |= refusal.may_be_executed();
+                let for_good = meaning.fault(true).is_some();
+                let unlikely = record.trace == Trace::Unlikely;
+                // Where everything was refused for good, nothing is there to release.
+                if for_good && unlikely || (for_good || unlikely) && leaving.until <= core.now {
+                    return self.forget(core, id);
                 }
             }
         }
+        self.look(core, id);
     }
+}
 
-    /// Whether a request is that of a caller who loses nothing by an error.
-    fn has_no_place(&self, what: &InFlight, name: &Arc<str>) -> bool {
-        match what {
-            InFlight::Acquire(id) => {
-                let waiter = self.locks.get(name).and_then(|lock| lock.waiters.get(id));
-                waiter.is_none_or(|waiter| waiter.ticket.is_none())
-            }
-            InFlight::Position(..) | InFlight::Question(_) => true,
-            _ => false,
+impl Core {
+    /// A record asks again then.
+    pub(super) fn again_at(&mut self, id: Id, at: Time) {
+        if let Some(record) = self.records.get_mut(&id) {
+            record.at = Some(at);
         }
     }
 }

@@ -1,101 +1,15 @@
-//! A waiter: from the call of an acquire to the grant, or to giving up.
-//!
-//! | phase | what the waiter waits for | request in flight | leaves it by |
-//! |---|---|---|---|
-//! | `Asking` | the reply to its acquire: the first, or the return after a loss | acquire, none while it waits for room, disconnected or refused | `queued` → `Queued`; `granted` or a message → below |
-//! | `Queued` | its turn: heartbeats keep its place | none, or an acquire that asks for its position | a grant → below; a return → `Asking` |
-//! | `Confirming` | the server's word for a grant that is short, or that only a message told | renew, none while disconnected or refused | `renewed` → granted or `Securing`; `lost` → `Asking` |
-//! | `Securing` | replicas, whether they have the grant | WAIT | enough → granted; too late or too few → `Confirming` |
-//!
-//! A grant that is long enough goes at once to `Securing`, if the lock needs replicas, or to its caller. A connection
-//! that breaks turns `Securing` into `Confirming`; every other phase stays, and asks again. A waiter may give up in
-//! each phase: then its place or its lease is released.
+//! Waiters: from the call of an acquire to the server's word that it is granted, or to giving up.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::core::Core;
-use super::grant::Grant;
+use super::api::{ANSWER_TIMEOUT, AcquireCall, Effect, Mode, NotGranted, QuestionId, RequestId};
+use super::core::{Core, Timer};
 use super::lock::LockMachine;
-use super::release::ReleaseKind;
-use super::unsent::Turn;
-use super::{ANSWER_TIMEOUT, AcquireCall, Effect, Id, InFlight, Mode, NotGranted, QuestionId, RequestId, Timer};
+use super::record::{Asks, Call, Next, Phase, Record, State, Trace, Waiter};
 use crate::clock::Time;
 use crate::error::Fault;
-use crate::options::Spec;
-use crate::protocol::{
-    AcquireRequest, AcquireVerdict, CallerData, Common, Epoch, Memory, Request, Seat, Ticket, Token, UNBOUNDED,
-};
-
-/// How long before its timeout a waiter asks for its position once more, if what it knows is as old.
-const ASK_BEFORE: Duration = Duration::from_millis(250);
-
-/// See the table above.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(in crate::keeper) enum Phase {
-    Asking,
-    Queued,
-    Confirming { token: Token },
-    Securing { grant: Grant },
-}
-
-/// How much the server may know of a waiter.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Trace {
-    /// Nothing was sent.
-    None,
-    /// All its requests were refused.
-    Unlikely,
-    /// The server answered, or a request was cut off.
-    Likely,
-}
-
-#[derive(Debug, Clone, Hash)]
-pub(in crate::keeper) struct Waiter {
-    pub(super) spec: Arc<Spec>,
-    pub(super) about: CallerData,
-    pub(super) mode: Mode,
-    called: Time,
-    timeout: Option<Time>,
-    pub(super) phase: Phase,
-    /// The request in flight.
-    pub(super) request: Option<RequestId>,
-    /// The turn of an acquire that waits for room.
-    pub(super) turn: Option<Turn>,
-    /// None until the server has given one.
-    pub(super) ticket: Option<Ticket>,
-    /// The place, or the lease that was granted, as the server last told, and under which epoch.
-    pub(super) seat: Seat,
-    pub(super) epoch: Option<Epoch>,
-    /// Its place on the line (`lock.rs`), and when that was heard.
-    pub(super) place: Option<(u64, Time)>,
-    /// Whether its caller knows the ticket.
-    announced: bool,
-    pub(super) trace: Trace,
-    /// A confirmation came so late that little was left of the lease.
-    pub(super) late: bool,
-    /// The answer of replicas when too few had the grant.
-    pub(super) shortage: Option<Arc<str>>,
-    /// It found the lock held by its own client, which was giving it back. It asks again once.
-    asked_again: bool,
-}
-
-impl Waiter {
-    /// Whether it knows of a grant, which is on its way to the caller.
-    pub(super) fn has_grant(&self) -> bool {
-        matches!(self.phase, Phase::Confirming { .. } | Phase::Securing { .. })
-    }
-
-    pub(super) fn disconnected(&mut self) {
-        self.turn = None;
-        if self.request.take().is_some() {
-            self.trace = Trace::Likely;
-        }
-        if let Phase::Securing { grant } = self.phase {
-            self.phase = Phase::Confirming { token: grant.token };
-        }
-    }
-}
+use crate::protocol::{AcquireRequest, AcquireVerdict, Common, Id, Memory, Request, Seat, Ticket, UNBOUNDED};
 
 impl LockMachine {
     pub(super) fn acquire(&mut self, core: &mut Core, id: Id, asked: AcquireCall) {
@@ -106,61 +20,36 @@ impl LockMachine {
             self.count_in(spec.liveness);
         }
         core.expect_within(spec.liveness / 3);
-        let timeout = timeout.map(|timeout| called + timeout);
-        let answer_by = (mode == Mode::Try).then_some(called + ANSWER_TIMEOUT);
-        if let Some(at) = timeout.or(answer_by) {
-            core.timers.set(Timer::Timeout(id), at);
-        }
+        let keys = spec.keys.clone();
         let waiter = Waiter {
             spec,
             about,
             mode,
             called,
-            timeout,
+            timeout: timeout.map(|timeout| called + timeout),
             phase: Phase::Asking,
-            request: None,
-            turn: None,
             ticket: None,
-            seat: Seat::NONE,
-            epoch: None,
             place: None,
             announced: false,
-            trace: Trace::None,
             late: false,
             shortage: None,
             asked_again: false,
         };
-        self.waiters.insert(id, waiter);
-        core.locks_of.insert(id, self.name().clone());
-        core.members += 1;
-        self.resume(core, id);
+        self.put(core, id, Record::new(keys, core.now, State::Waiting(waiter)));
+        self.look(core, id);
     }
 
     /// Sends the acquire of this waiter, for which there is room now.
     pub(super) fn send_acquire(&mut self, core: &mut Core, id: Id) {
-        let Some(request) = self.acquire_request(core, id) else { return };
-        let request = core.send(InFlight::Acquire(id), request);
-        if let Some(waiter) = self.waiters.get_mut(&id) {
-            waiter.request = Some(request);
-            waiter.trace = waiter.trace.max(Trace::Unlikely);
-        }
-    }
-
-    /// A question for a waiter's position is its acquire, sent once more.
-    pub(super) fn send_position(&mut self, core: &mut Core, id: Id, question: QuestionId) {
-        if let Some(request) = self.acquire_request(core, id) {
-            core.send(InFlight::Position(id, question), request);
-        }
-    }
-
-    fn acquire_request(&mut self, core: &Core, id: Id) -> Option<Request> {
-        let known = self.memory(core.now);
+        let known = self.memory(core);
         self.heartbeat_told = self.heartbeat_every();
-        let waiter = self.waiters.get(&id)?;
+        let asks = |record: &&Record| record.next(core.now) == Some(Next::Acquire);
+        let Some(record) = core.records.get(&id).filter(asks) else { return };
+        let Some(waiter) = record.waiter() else { return };
         // A seat from before a long sleep is of another epoch than what was heard since, and nothing was lost.
-        let has_slept = waiter.seat != Seat::NONE && waiter.epoch.is_none();
-        Some(Request::Acquire(AcquireRequest {
-            keys: waiter.spec.keys.clone(),
+        let has_slept = record.seat != Seat::NONE && record.epoch.is_none();
+        let request = Request::Acquire(AcquireRequest {
+            keys: record.keys.clone(),
             id: core.wire_id(id),
             room: match (waiter.mode, waiter.spec.max_waiting) {
                 (Mode::Try, _) => 0,
@@ -174,28 +63,11 @@ impl LockMachine {
             most: waiter.spec.most,
             about: waiter.about.clone(),
             memory: if has_slept { Memory::NONE } else { known },
-            seat: if waiter.mode == Mode::Try { Seat::NONE } else { waiter.seat },
-        }))
-    }
-
-    /// Sends what this waiter needs next, if anything: its acquire, or the confirmation of its grant.
-    pub(super) fn resume(&mut self, core: &mut Core, id: Id) {
-        let Some(waiter) = self.waiters.get(&id) else { return };
-        if !core.connected || waiter.request.is_some() {
-            return;
-        }
-        match waiter.phase {
-            Phase::Asking => self.await_turn(core, id),
-            Phase::Confirming { token } => self.confirm(core, id, token),
-            Phase::Queued | Phase::Securing { .. } => {}
-        }
-    }
-
-    /// A waiter that has a ticket asks again `soon`: the others may have returned to their places already.
-    pub(super) fn acquire_refused(&mut self, core: &mut Core, id: Id, again: Time, soon: Time) {
-        if let Some(waiter) = self.waiters.get_mut(&id) {
-            waiter.request = None;
-            core.timers.set(Timer::Acquire(id), if waiter.ticket.is_some() { soon } else { again });
+            seat: if waiter.mode == Mode::Try { Seat::NONE } else { record.seat },
+        });
+        core.send_of(id, request);
+        if let Some(record) = core.records.get_mut(&id) {
+            record.trace = record.trace.max(Trace::Unlikely);
         }
     }
 
@@ -207,38 +79,28 @@ impl LockMachine {
         common: &Common,
         verdict: AcquireVerdict,
     ) {
-        let gives_back = matches!(verdict, AcquireVerdict::Busy(_)) && self.is_given_back(request);
-        let Some(waiter) = self.waiters.get_mut(&id) else {
+        let gives_back = matches!(verdict, AcquireVerdict::Busy(_)) && self.is_given_back(core, request);
+        let own = common.own(&core.wire_id(id));
+        let Some(record) = core.records.get_mut(&id) else {
             // A place or a lease that no waiter here wants is released.
-            let known = self.releases.contains_key(&id) || self.leases.contains_key(&id);
             let until = match verdict {
-                AcquireVerdict::Granted => {
-                    core.now + common.own(&core.wire_id(id)).map_or(Duration::ZERO, |own| own.left)
-                }
+                AcquireVerdict::Granted => core.now + own.map_or(Duration::ZERO, |own| own.left),
                 AcquireVerdict::Queued { .. } => core.now,
                 AcquireVerdict::Busy(_) | AcquireVerdict::Disbelieved => return,
             };
-            if !known {
-                self.give_back(core, id, ReleaseKind::Leave, None, until);
-            }
-            return;
+            return self.leave(core, id, Trace::Likely, until);
         };
-        waiter.trace = Trace::Likely;
-        // It may also be the answer to a question for its position.
-        let was_asked = waiter.request == Some(request);
-        if was_asked {
-            waiter.request = None;
-        }
-        if waiter.has_grant() {
+        let State::Waiting(waiter) = &mut record.state else { return };
+        record.trace = Trace::Likely;
+        if record.request != Some(request) {
             return; // A push came first: its confirmation is under way and will tell.
         }
-        if was_asked {
-            waiter.phase = Phase::Queued;
-        }
+        record.request = None;
+        waiter.phase = Phase::Queued;
         match verdict {
             AcquireVerdict::Granted => {
-                let Some(own) = common.own(&core.wire_id(id)) else { return };
-                (waiter.seat, waiter.epoch) = (own.seat, common.known.epoch);
+                let Some(own) = own else { return };
+                (record.seat, record.epoch) = (own.seat, common.known.epoch);
                 if waiter.ticket.is_none() && waiter.mode != Mode::Try {
                     waiter.ticket = Some(own.ticket);
                 }
@@ -246,13 +108,16 @@ impl LockMachine {
             }
             AcquireVerdict::Queued { ticket, seat, rank } => {
                 let place = self.gone + rank; // on the line, as of a waiter that was just heard of
-                (waiter.seat, waiter.epoch, waiter.place) = (seat, common.known.epoch, Some((place, core.now)));
+                (record.seat, record.epoch, waiter.place) = (seat, common.known.epoch, Some((place, core.now)));
+                record.at = waiter.asks_position_at(core.now);
                 let before = waiter.ticket;
                 self.kept_alive(sent);
                 self.leave_order(before, id);
                 self.order.insert((ticket, id));
                 self.has_asked(sent);
                 self.has_ticket(core, id, ticket);
+                core.answer_positions(id, Ok(rank + 1));
+                self.look(core, id);
                 if common.again {
                     self.heartbeat(core);
                 }
@@ -263,7 +128,7 @@ impl LockMachine {
                 if common.again || gives_back && !std::mem::replace(&mut waiter.asked_again, true) =>
             {
                 waiter.phase = Phase::Asking;
-                self.resume(core, id);
+                self.ask(core, id);
             }
             AcquireVerdict::Busy(_) if waiter.mode != Mode::Try => {
                 self.fail(core, id, NotGranted::QueueFull { waiting: common.waiting });
@@ -276,47 +141,52 @@ impl LockMachine {
                     waiting: common.waiting,
                     recovering_for: common.recovering_for(),
                 };
-                self.remove_waiter(core, id);
+                self.take_waiter(core, id);
                 core.effects.push(Effect::NotGranted { id, why });
             }
             AcquireVerdict::Disbelieved => {
                 // It starts anew.
                 let ticket = waiter.ticket.take();
-                (waiter.seat, waiter.epoch) = (Seat::NONE, None);
                 waiter.phase = Phase::Asking;
+                (record.seat, record.epoch) = (Seat::NONE, None);
                 self.leave_order(ticket, id);
                 self.known = common.known.heard(sent);
-                self.resume(core, id);
+                self.ask(core, id);
             }
         }
     }
 
     /// The server has given a waiter its place.
     pub(super) fn has_ticket(&mut self, core: &mut Core, id: Id, ticket: Ticket) {
-        let Some(waiter) = self.waiters.get_mut(&id).filter(|waiter| waiter.mode != Mode::Try) else { return };
+        let Some(record) = core.records.get_mut(&id) else { return };
+        // Its turn was that of a newcomer.
+        let turn = record.turn(id);
+        let Some(waiter) = record.waiter_mut().filter(|waiter| waiter.mode != Mode::Try) else { return };
         waiter.ticket = Some(ticket);
         if !std::mem::replace(&mut waiter.announced, true) {
-            waiter.timeout.into_iter().for_each(|at| core.timers.set(Timer::Position(id), at - ASK_BEFORE));
-            let place = waiter.place;
-            let rank = place.map(|(place, _)| self.rank_at(place));
+            let rank = waiter.place.map(|(place, _)| self.rank_at(place));
+            core.line.turns.remove(&turn);
             core.effects.push(Effect::Queued { id, ticket, rank });
         }
     }
 
-    /// The timeout is near, and its error is to tell a position that is not old.
-    pub(super) fn ask_position(&mut self, core: &mut Core, id: Id) {
-        let is_old = |waiter: &&Waiter| waiter.place.is_some_and(|(_, at)| core.now.since(at) > ASK_BEFORE);
-        let queued = self.waiters.get(&id).filter(|waiter| waiter.phase == Phase::Queued && waiter.request.is_none());
-        if core.connected && queued.filter(is_old).is_some() {
-            self.await_turn(core, id);
+    /// A caller asks for its position: the answer to its acquire, or to the same once more.
+    pub(super) fn ask_position(&mut self, core: &mut Core, id: Id, question: QuestionId) {
+        let now = core.now;
+        let Some(record) = core.records.get_mut(&id) else { return };
+        record.calls.push(Call { question, by: Some(now + ANSWER_TIMEOUT), asks: Asks::Position });
+        match record.waiter().map(|waiter| waiter.phase) {
+            Some(Phase::Queued) => self.ask(core, id),
+            _ => self.look(core, id),
         }
     }
 
     pub(super) fn timed_out(&mut self, core: &mut Core, id: Id) {
-        let Some(waiter) = self.waiters.get(&id) else { return };
+        let Some(record) = core.records.get(&id) else { return };
+        let Some(waiter) = record.waiter() else { return };
         let waited = core.now.since(waiter.called);
         // If the process did not run for a while, its timers are due together, and requests wait that there is room for.
-        let waits = waiter.turn.is_some() && core.unsent.held_back;
+        let waits = core.line.held_back && core.line.turns.contains(&record.turn(id));
         let unsent = || waits.then(|| Arc::from("the server has not answered the earlier requests of this client"));
         let cause = waiter.shortage.clone().or_else(|| core.cause.clone()).or_else(|| core.silence()).or_else(unsent);
         let position = waiter.place.map(|(place, at)| (self.rank_at(place) + 1, core.now.since(at)));
@@ -328,67 +198,45 @@ impl LockMachine {
     }
 
     pub(super) fn fail(&mut self, core: &mut Core, id: Id, why: NotGranted) {
-        if self.waiters.contains_key(&id) {
+        if core.waiter(id).is_some() {
             self.abandon(core, id);
             core.effects.push(Effect::NotGranted { id, why });
         }
     }
 
-    /// The acquire of this waiter is to be sent: the first, or the same again with the ticket that it has, whose answer
-    /// tells its position.
-    pub(super) fn await_turn(&mut self, core: &mut Core, id: Id) {
-        if let Some(waiter) = self.waiters.get_mut(&id).filter(|waiter| waiter.turn.is_none()) {
-            let turn = (waiter.ticket.is_none(), waiter.ticket, id);
-            core.unsent.acquires.insert(turn);
-            waiter.turn = Some(turn);
-        }
-    }
-
-    pub(super) fn turn_has_come(&mut self, core: &mut Core, id: Id) {
-        let Some(waiter) = self.waiters.get_mut(&id) else { return };
-        waiter.turn = None;
-        // It may have been granted the lock by a message.
-        if matches!(waiter.phase, Phase::Asking | Phase::Queued) && waiter.request.is_none() {
-            self.send_acquire(core, id);
-        }
-    }
-
     /// Gives up the place of a waiter, or what it was granted meanwhile.
     pub(super) fn abandon(&mut self, core: &mut Core, id: Id) {
-        let Some(waiter) = self.remove_waiter(core, id) else { return };
+        let Some(record) = self.take_waiter(core, id) else { return };
+        let Record { state: State::Waiting(waiter), trace, request, .. } = record else { return };
         let until = core.now + waiter.spec.liveness + waiter.spec.buffer;
-        match waiter.trace {
+        match trace {
             Trace::None => {}
-            Trace::Unlikely if waiter.request.is_none() => {
-                self.give_back(core, id, ReleaseKind::LeaveBestEffort, None, until);
-            }
-            Trace::Unlikely | Trace::Likely => self.give_back(core, id, ReleaseKind::Leave, None, until),
+            Trace::Unlikely if request.is_none() => self.leave(core, id, trace, until),
+            // What is in flight may be executed.
+            _ => self.leave(core, id, Trace::Likely, until),
         }
     }
 
-    fn leave_order(&mut self, ticket: Option<Ticket>, id: Id) {
+    pub(super) fn leave_order(&mut self, ticket: Option<Ticket>, id: Id) {
         if let Some(ticket) = ticket {
             self.order.remove(&(ticket, id));
         }
     }
 
-    /// Takes a waiter out of all places.
-    pub(super) fn remove_waiter(&mut self, core: &mut Core, id: Id) -> Option<Waiter> {
-        let waiter = self.waiters.remove(&id)?;
+    /// Takes a waiter out of all places. Whoever asks for its position hears that it waits no more.
+    pub(super) fn take_waiter(&mut self, core: &mut Core, id: Id) -> Option<Record> {
+        core.waiter(id)?;
+        core.answer_positions(id, Ok(0));
+        let record = self.take(core, id)?;
+        let waiter = record.waiter()?;
         if waiter.mode != Mode::Try {
             self.count_out(waiter.spec.liveness);
         }
-        core.locks_of.remove(&id);
-        core.members -= 1;
-        core.timers.clear(&Timer::Timeout(id));
-        core.timers.clear(&Timer::Position(id));
-        core.timers.clear(&Timer::Acquire(id));
         self.leave_order(waiter.ticket, id);
-        waiter.turn.map(|turn| core.unsent.acquires.remove(&turn));
         if self.order.is_empty() {
             (self.gone, self.none_waits) = (0, false);
             core.timers.clear(&Timer::Heartbeat(self.name().clone()));
         }
-        Some(waiter)
+        Some(record)
     }
 }

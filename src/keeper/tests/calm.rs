@@ -170,7 +170,7 @@ impl Client {
     fn left_over(&self) -> Option<String> {
         let machine = &self.machine;
         let empty = machine.locks.is_empty()
-            && machine.core.locks_of.is_empty()
+            && machine.core.records.is_empty()
             && machine.core.members == 0
             && machine.questions.is_empty()
             && machine.core.requests.is_empty()

@@ -298,9 +298,9 @@ fn machine(notes: &mut Notes, machine: &Machine) {
         last_request: _,
         timers,
         effects,
-        locks_of: _,
+        records,
         members: _,
-        unsent,
+        line,
         cause: _,
         refusals,
         needed,
@@ -309,10 +309,10 @@ fn machine(notes: &mut Notes, machine: &Machine) {
         given_up,
     } = core;
     assert!(effects.is_empty(), "effects are carried out at once");
-    (connected, can_kill, locks, questions, requests).hash(notes);
+    (connected, can_kill, locks, records, questions, requests).hash(notes);
     let local = notes.local;
     for (name, known, until) in kept.locks().filter(|(.., until)| until.0 > local) {
         (name, known, until).hash(notes);
     }
-    (timers, refusals, needed, suspects, given_up, closed, closing, unsent).hash(notes);
+    (timers, refusals, needed, suspects, given_up, closed, closing, line).hash(notes);
 }

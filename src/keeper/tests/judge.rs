@@ -5,7 +5,8 @@ use super::model::Lease;
 use super::server::Executed;
 use super::world::{MS, World};
 use crate::inspect::READERS;
-use crate::keeper::machine::{Id, InFlight};
+use crate::keeper::machine::Id;
+use crate::protocol::Verb;
 
 /// How many requests a second one client may send without a reason: every heartbeat, renewal and repetition of up to
 /// ten locks fits in, no busy loop does.
@@ -87,8 +88,7 @@ impl World {
                 broken = Some(format!("{name}: {question:?} has no answer in time (I8)"));
             }
         }
-        let asked =
-            client.machine.core.requests.values().filter(|sent| matches!(sent.what, InFlight::Acquire(_))).count();
+        let asked = client.machine.core.requests.values().filter(|sent| sent.verb == Some(Verb::Acquire)).count();
         if asked > client.window {
             broken = Some(format!("{name} has {asked} acquires under way at once (I12)"));
         }

@@ -79,16 +79,8 @@ pub(super) fn seat(epoch: u64, ticket: u64, token: u64) -> Seat {
 impl Answer {
     /// The reply to this request, if its word is one of the request's verb.
     pub(super) fn to(self, machine: &Machine, request: RequestId) -> Reply {
-        let verb = machine.core.requests.get(&request).map(|sent| match &sent.what {
-            InFlight::Acquire(_) | InFlight::Position(..) => Verb::Acquire,
-            InFlight::Heartbeat => Verb::Heartbeat,
-            InFlight::Renew(_) | InFlight::Confirm(_) => Verb::Renew,
-            InFlight::Release(_) => Verb::Release,
-            InFlight::Leave(_) => Verb::Leave,
-            InFlight::Question(_) if self.word == Word::State => Verb::Inspect,
-            InFlight::Question(_) => Verb::Break,
-            InFlight::Replicate(_) => panic!("replicas do not reply like this"),
-        });
+        let sent = machine.core.requests.get(&request);
+        let verb = sent.map(|sent| sent.verb.expect("replicas do not reply like this"));
         // Nobody looks at the reply to a request that was forgotten.
         let verdict = verb.map_or(Verdict::Leave, |verb| self.verdict(verb));
         Reply { common: self.with_lease(machine, request).common(), verdict }
@@ -97,8 +89,7 @@ impl Answer {
     /// A reply that grants or renews names the lease.
     fn with_lease(mut self, machine: &Machine, request: RequestId) -> Self {
         let what = machine.core.requests.get(&request).map(|sent| &sent.what);
-        if let Some(InFlight::Acquire(id) | InFlight::Position(id, _) | InFlight::Renew(id) | InFlight::Confirm(id)) =
-            what
+        if let Some(InFlight::Record(id)) = what
             && matches!(self.word, Word::Granted | Word::Renewed)
         {
             let token = machine.token_of(*id).or(Token::new(self.granted_token)).expect("the token of a grant");

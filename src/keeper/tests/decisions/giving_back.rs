@@ -161,16 +161,17 @@ fn a_position_is_asked_for_again_if_the_waiter_has_lost_its_place() {
     let (request, _) = ask_sends(&mut machine, 1.0, 9, Question::Position { id: Id(1) });
     let effects = answer_brings(&mut machine, 1.1, request, Answer { word: Word::Disbelieved, ..Answer::default() });
     assert!(outcome(&effects, 9).is_none(), "it waits: {effects:?}");
-    let (request, call) = tick_sends(&mut machine, 1.8);
-    assert!(is_acquire_with(&call, None), "{call:?}");
-    answer(&mut machine, 1.9, request, queued(6, seconds(60.0)));
+    // It asks for a place anew, and the answer to that tells its position, too.
+    let sent = calls(effects);
+    let [(request, call)] = &sent[..] else { panic!("{sent:?}") };
+    assert!(is_acquire_with(call, None), "{call:?}");
+    answer(&mut machine, 1.9, *request, queued(6, seconds(60.0)));
     assert!(matches!(outcome(&machine.effects(at(1.9), usize::MAX), 9), Some(Outcome::Position(Ok(7)))));
 
     // A waiter that a full queue has refused waits no longer.
     let (mut machine, spec) = start(LockOptions::new().max_waiting(1));
-    acquire(&mut machine, 1.0, &spec, 1);
-    machine.effects(at(1.0), usize::MAX);
-    let (request, _) = ask_sends(&mut machine, 1.1, 9, Question::Position { id: Id(1) });
+    let (request, _) = acquire_sends(&mut machine, 1.0, &spec, 1);
+    ask(&mut machine, 1.1, 9, Question::Position { id: Id(1) });
     answer(&mut machine, 1.2, request, Answer { word: Word::Busy, ..Answer::default() });
     assert!(matches!(outcome(&machine.effects(at(1.2), usize::MAX), 9), Some(Outcome::Position(Ok(0)))));
 }

@@ -61,7 +61,6 @@ fn an_acquire_that_was_only_refused_is_not_released_for_ever() {
             _ => None,
         });
         fail(&mut machine, 0.5, asked.unwrap(), Refusal::Temporary("OOM".into()));
-        machine.core.timers.clear(&Timer::Acquire(Id(1)));
         tick(&mut machine, 1.0);
         // The server goes on to refuse, for longer than a session without a heartbeat lasts.
         for (asked, refused, left) in [(1.0, 11.0, 1), (12.9, 13.1, usize::from(cut))] {
