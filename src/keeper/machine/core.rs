@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::api::{ANSWER_TIMEOUT, Effect, Outcome, QuestionId, Release, RequestId};
 use super::line::Line;
-use super::record::{Asks, Call, Lease, Record, Waiter};
+use super::record::{Call, Lease, Record, Waiter, Wants};
 use crate::clock::Time;
 use crate::error::{Fault, brief};
 use crate::keeper::timers::Timers;
@@ -245,23 +245,23 @@ impl Core {
     }
 
     /// Answers the callers of a record that ask this.
-    pub(super) fn answer_calls(&mut self, id: Id, which: impl Fn(&Asks) -> bool, outcome: &Outcome) {
+    pub(super) fn answer_calls(&mut self, id: Id, which: impl Fn(&Wants) -> bool, outcome: &Outcome) {
         let Some(record) = self.records.get_mut(&id) else { return };
-        for Call { question, .. } in record.take_calls(|call| which(&call.asks)) {
+        for Call { question, .. } in record.take_calls(|call| which(&call.wants)) {
             self.answer(question, outcome.clone());
         }
     }
 
     pub(super) fn answer_positions(&mut self, id: Id, position: Result<u64, Fault>) {
-        self.answer_calls(id, |asks| *asks == Asks::Position, &Outcome::Position(position));
+        self.answer_calls(id, |asks| *asks == Wants::Position, &Outcome::Position(position));
     }
 
     /// The time for this answer is over.
-    pub(super) fn answer_late(&mut self, Call { question, asks, .. }: Call) {
-        let outcome = match asks {
-            Asks::Position => Outcome::Position(Err(self.no_answer())),
-            Asks::Renewal { .. } => Outcome::Renewal(Err(self.no_answer())),
-            Asks::Release => Outcome::Release(Release::Unknown(self.cause.clone())),
+    pub(super) fn answer_late(&mut self, Call { question, wants, .. }: Call) {
+        let outcome = match wants {
+            Wants::Position => Outcome::Position(Err(self.no_answer())),
+            Wants::Renewal { .. } => Outcome::Renewal(Err(self.no_answer())),
+            Wants::Release => Outcome::Release(Release::Unknown(self.cause.clone())),
         };
         self.answer(question, outcome);
     }

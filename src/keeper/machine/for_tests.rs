@@ -61,9 +61,17 @@ impl Machine {
         let waits = |record: &Record| *connected && matches!(record.next(*now), Some(Next::Acquire | Next::Leave));
         let turns = records.iter().filter(|(_, record)| waits(record)).map(|(id, record)| record.turn(*id));
         let turns: BTreeSet<Turn> = turns.collect();
-        let of_records = line.turns.iter().filter(|turn| !matches!(turn, Turn::Question(_)));
-        if turns.iter().ne(of_records) {
-            return Err(format!("{turns:?} wait for room, and {:?} are to be sent", line.turns));
+        if let Some(turn) = turns.difference(&line.turns).next() {
+            return Err(format!("{turn:?} is to be sent, and does not wait for room"));
+        }
+        let is_of = |turn: &Turn| match turn {
+            Turn::Leave(_, id) | Turn::Returner(_, id) | Turn::Newcomer(id) => {
+                records.get(id).is_some_and(|record| record.turn(*id) == *turn)
+            }
+            Turn::Question(question) => self.questions.contains_key(question),
+        };
+        if let Some(turn) = line.turns.iter().find(|turn| !is_of(turn)) {
+            return Err(format!("{turn:?} waits for room, and there is nobody to whom it belongs"));
         }
         // Whatever is to be sent at once, and needs no room, was sent.
         let sends = |record: &&Record| *connected && record.next(*now).is_some() && !waits(record);

@@ -19,7 +19,7 @@ impl LockMachine {
             None => return self.leave(core, id, Trace::Unlikely, core.now),
             // As in a reply that names another lease than this one.
             Some(State::Held(lease)) if lease.token != token && lease.is_about(&push.secret) => {
-                return self.ask(core, id);
+                return self.due_now(core, id);
             }
             Some(State::Held(_) | State::Leaving(_)) => return,
             Some(State::Waiting(waiter)) => waiter,
@@ -56,7 +56,7 @@ impl LockMachine {
                 self.granted_by_reply(core, sent, id, own);
             }
             // A lease under another token is from before a loss of data: the server must hear of this one.
-            Some(State::Held(lease)) if lease.token != own.token => self.ask(core, id),
+            Some(State::Held(lease)) if lease.token != own.token => self.due_now(core, id),
             Some(State::Held(_) | State::Leaving(_)) => {}
         }
     }
@@ -122,7 +122,8 @@ impl LockMachine {
         if let State::Waiting(waiter) = &mut record.state {
             waiter.phase = phase;
             (record.request, record.trace) = (None, Trace::Likely);
-            self.ask(core, id);
+            core.answer_positions(id, Ok(0));
+            self.due_now(core, id);
         }
     }
 
@@ -159,7 +160,7 @@ impl LockMachine {
             // An expired claim never resolves an acquire: the waiter re-enters with its ticket.
             RenewVerdict::Lost => {
                 waiter.phase = Phase::Asking;
-                self.ask(core, id);
+                self.due_now(core, id);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::api::{ANSWER_TIMEOUT, Effect, Outcome, QuestionId, Release, Renewal, RequestId};
 use super::core::Core;
 use super::lock::LockMachine;
-use super::record::{Asks, Call, Grant, Lease, Leaving, Record, State, Trace, Waiter};
+use super::record::{Call, Grant, Lease, Leaving, Record, State, Trace, Waiter, Wants};
 use crate::clock::Time;
 use crate::error::LostReason;
 use crate::inspect::READERS;
@@ -28,7 +28,7 @@ impl LockMachine {
             most: spec.most,
             told_most: spec.most,
             granted: core.now,
-            taken: Some(core.now + spec.lease),
+            look_if_taken: Some(core.now + spec.lease),
             ends: deadline,
             spec,
             about,
@@ -121,7 +121,7 @@ impl LockMachine {
                     return self.prolonged(core, id, term);
                 }
                 lease.unsecured = Some(term);
-                self.ask(core, id);
+                self.due_now(core, id);
             }
             RenewVerdict::Broken => self.lose(core, id, LostReason::Broken),
             RenewVerdict::Lost => self.lose(core, id, LostReason::Ended),
@@ -146,9 +146,9 @@ impl LockMachine {
         if moved || full {
             core.effects.push(Effect::Prolonged { id, deadline, every, most });
         }
-        let is_met = |asks: &Asks| match *asks {
-            Asks::Renewal { until, most: wanted } => full && until <= deadline && wanted <= most,
-            Asks::Position | Asks::Release => false,
+        let is_met = |asks: &Wants| match *asks {
+            Wants::Renewal { until, most: wanted } => full && until <= deadline && wanted <= most,
+            Wants::Position | Wants::Release => false,
         };
         core.answer_calls(id, is_met, &Outcome::Renewal(Ok(Renewal::Renewed)));
         self.plan_renewal(core, id);
@@ -165,25 +165,28 @@ impl LockMachine {
         if extend.is_some() && left > LONGEST {
             return core.answer(question, Outcome::Renewal(Ok(Renewal::TooLong { left })));
         }
-        let asks = Asks::Renewal { until, most: 0 };
-        record.calls.push(Call { question, by: Some(now + ANSWER_TIMEOUT), asks });
-        self.ask(core, id);
+        let wants = Wants::Renewal { until, most: 0 };
+        record.calls.push(Call { question, by: Some(now + ANSWER_TIMEOUT), wants });
+        self.due_now(core, id);
     }
 
     /// A writer becomes a reader. The answer has no time limit but the lease's: if it failed while the request may yet be
     /// executed, its holder could not know what it is.
     pub(super) fn downgrade(&mut self, core: &mut Core, question: QuestionId, id: Id) {
         let Some((record, _)) = core.lasting(id) else { return core.renewal_of_none(question) };
-        let asks = Asks::Renewal { until: Time(0), most: READERS };
-        record.calls.push(Call { question, by: None, asks });
+        let wants = Wants::Renewal { until: Time(0), most: READERS };
+        record.calls.push(Call { question, by: None, wants });
         record.lease_mut().into_iter().for_each(|lease| lease.most = READERS);
-        self.ask(core, id);
+        self.due_now(core, id);
     }
 
     pub(super) fn renew_automatically(&mut self, core: &mut Core, id: Id, on: bool) {
         let Some(lease) = core.lease_mut(id).filter(|lease| !lease.lost) else { return };
         lease.renew_every = on.then(|| lease.spec.renew_every.unwrap_or_else(|| lease.spec.usual_interval()));
-        self.plan_renewal(core, id);
+        // One that was refused is repeated first.
+        if lease.cause.is_none() {
+            self.plan_renewal(core, id);
+        }
     }
 
     /// The lease could not be renewed, and its end is near.
@@ -249,7 +252,7 @@ impl LockMachine {
         let seat_is_true = !lease.over && lease.told_most >= lease.most;
         let leaving = Record::new(keys, core.now, State::Leaving(Leaving { repeated: false, until }));
         let by = until.max(core.now);
-        let calls = question.map(|question| Call { question, by: Some(by), asks: Asks::Release });
+        let calls = question.map(|question| Call { question, by: Some(by), wants: Wants::Release });
         let seat = if seat_is_true { seat } else { Seat::NONE };
         self.put(core, id, Record { trace: Trace::Lease, seat, calls: calls.into_iter().collect(), ..leaving });
         self.look(core, id);

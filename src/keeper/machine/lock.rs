@@ -42,6 +42,8 @@ pub(in crate::keeper) struct LockMachine {
     /// The last script that this client has heard of, and that it has sent, granted the lock to it and left it calm: an
     /// HDEL may give that lease back.
     pub(super) calm: bool,
+    /// The release that was sent last and has no answer.
+    pub(super) gives_back: Option<RequestId>,
     /// For how long the server says that a client keeps this when it has nothing there any more.
     pub(super) keep: Duration,
     /// Before that nobody is granted the lock.
@@ -119,14 +121,16 @@ impl LockMachine {
         let now = core.now;
         let Some(record) = core.records.get_mut(&id) else { return };
         let late = record.take_calls(|call| call.by.is_some_and(|by| by <= now));
+        if !late.is_empty() {
+            // Perhaps nobody asks for its position now.
+            core.line.turns.remove(&record.turn(id));
+        }
         late.into_iter().for_each(|call| core.answer_late(call));
         let Some(record) = core.records.get_mut(&id) else { return };
         match &mut record.state {
             State::Waiting(waiter) if waiter.is_late(now) => return self.timed_out(core, id),
-            // What it knows of its position is young.
-            State::Waiting(waiter) if waiter.phase == Phase::Queued && !waiter.place_is_old(now) => record.at = None,
             State::Held(lease) => {
-                if lease.taken.take_if(|at| *at <= now).is_some() {
+                if lease.look_if_taken.take_if(|at| *at <= now).is_some() {
                     core.effects.push(Effect::CheckTaken { id });
                 }
                 if lease.ends <= now {
@@ -138,8 +142,8 @@ impl LockMachine {
         self.look(core, id);
     }
 
-    /// This record has something to send now.
-    pub(super) fn ask(&mut self, core: &mut Core, id: Id) {
+    /// What this record sends in its phase is due now.
+    pub(super) fn due_now(&mut self, core: &mut Core, id: Id) {
         if let Some(record) = core.records.get_mut(&id) {
             record.at = Some(core.now);
             self.look(core, id);
@@ -316,28 +320,27 @@ impl LockMachine {
 
     /// The connection broke.
     pub(super) fn disconnected(&mut self) {
-        self.heartbeat = None;
+        (self.heartbeat, self.gives_back) = (None, None);
     }
 
-    /// There is a connection again: leases are renewed over it before all else, because they have deadlines.
+    /// There is a connection again.
     pub(super) fn renew_all(&mut self, core: &mut Core) {
         for id in self.records(core, |record| record.lease().is_some()) {
-            self.ask(core, id);
+            self.due_now(core, id);
         }
     }
 
     pub(super) fn connected(&mut self, core: &mut Core) {
         self.heartbeat(core);
         for id in self.records(core, |record| record.lease().is_none()) {
-            let now = core.now;
-            core.records.get_mut(&id).into_iter().for_each(|record| record.connected(now));
-            self.look(core, id);
+            self.due_now(core, id);
         }
     }
 
     /// The client is closed: waiters leave, and leases are released.
     pub(super) fn close(&mut self, core: &mut Core) {
         for id in self.records(core, |record| record.waiter().is_some()) {
+            core.answer_positions(id, Err(Fault::Closed));
             self.fail(core, id, NotGranted::Fault(Fault::Closed));
         }
         for id in self.records(core, |record| record.lease().is_some()) {
@@ -351,20 +354,19 @@ impl LockMachine {
     pub(super) fn restore_all(&mut self, core: &mut Core) {
         let epoch = self.known.epoch;
         for id in self.records(core, |record| record.lease().is_some() && record.epoch != epoch) {
-            self.ask(core, id);
+            self.due_now(core, id);
         }
         self.reenter(core, |record| record.epoch != epoch);
     }
 
-    /// The waiters of this kind take their places again, in the order of their tickets. One that asks already, or is about
-    /// to be granted the lock, needs no other request.
+    /// The waiters of this kind take their places again, in the order of their tickets. One that is about to be granted
+    /// the lock needs no other request; where an acquire is in flight, its answer is that of the return.
     fn reenter(&mut self, core: &mut Core, which: impl Fn(&Record) -> bool) {
         for id in self.order.iter().map(|(_, id)| *id).collect::<Vec<_>>() {
-            let at_rest = |record: &&mut Record| record.request.is_none() && which(record);
-            let waiter = core.records.get_mut(&id).filter(at_rest).and_then(Record::waiter_mut);
+            let waiter = core.records.get_mut(&id).filter(|record| which(record)).and_then(Record::waiter_mut);
             if let Some(waiter) = waiter.filter(|waiter| !waiter.has_grant()) {
                 waiter.phase = Phase::Asking;
-                self.ask(core, id);
+                self.due_now(core, id);
             }
         }
     }

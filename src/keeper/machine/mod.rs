@@ -36,7 +36,7 @@ pub(in crate::keeper) use self::core::{Core, InFlight, SentRequest, Timer};
 use self::kept::KnowledgeCache;
 use self::line::{Line, Turn};
 use self::lock::LockMachine;
-use self::questions::Asked;
+use self::questions::OperatorQuestion;
 use self::record::Record;
 use crate::clock::Time;
 use crate::error::{Fault, brief};
@@ -54,7 +54,7 @@ pub(crate) struct Machine {
     pub(super) locks: BTreeMap<Arc<str>, LockMachine>,
     /// What it knows of others.
     pub(super) kept: KnowledgeCache,
-    pub(super) questions: BTreeMap<QuestionId, Asked>,
+    pub(super) questions: BTreeMap<QuestionId, OperatorQuestion>,
     pub(super) closed: bool,
     pub(super) closing: Option<QuestionId>,
 }
@@ -114,7 +114,7 @@ impl Machine {
     pub(crate) fn effects(&mut self, now: Time, room: usize) -> Vec<Effect> {
         self.core.now = now;
         self.send_unsent(room);
-        if self.closing.is_some() && self.gives_back_until().is_none() {
+        if self.closing.is_some() && !self.core.records.values().any(|record| record.leaving().is_some()) {
             self.end_closing();
         }
         std::mem::take(&mut self.core.effects)

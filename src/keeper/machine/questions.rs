@@ -10,7 +10,7 @@ use crate::protocol::Request;
 
 /// The question of an operator.
 #[derive(Debug, Clone, Hash)]
-pub(in crate::keeper) struct Asked {
+pub(in crate::keeper) struct OperatorQuestion {
     request: Request,
     /// When it is answered at the latest.
     by: Time,
@@ -48,7 +48,7 @@ impl Machine {
             }
             Question::Operator(request) => {
                 let by = self.core.now + ANSWER_TIMEOUT;
-                self.questions.insert(number, Asked { request: *request, by });
+                self.questions.insert(number, OperatorQuestion { request: *request, by });
                 self.core.timers.set(Timer::Question(number), by);
                 self.ask_in_turn(number);
             }
@@ -70,7 +70,7 @@ impl Machine {
     }
 
     pub(super) fn question_is_due(&mut self, question: QuestionId) {
-        let Some(Asked { by, .. }) = self.questions.get(&question) else { return };
+        let Some(OperatorQuestion { by, .. }) = self.questions.get(&question) else { return };
         if *by <= self.core.now {
             return self.fail_question(question, self.core.no_answer());
         }
@@ -79,7 +79,7 @@ impl Machine {
     }
 
     pub(super) fn send_question(&mut self, question: QuestionId) {
-        if let Some(Asked { request, .. }) = self.questions.get(&question) {
+        if let Some(OperatorQuestion { request, .. }) = self.questions.get(&question) {
             self.core.send(InFlight::Question(question), request.clone());
         }
     }

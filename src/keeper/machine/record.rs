@@ -3,7 +3,7 @@
 //! | phase | what it waits for | what it sends, when `at` has come | leaves it by |
 //! |---|---|---|---|
 //! | asking | a place, or the lock | acquire, once there is room: the first, or the return after a loss | `queued` → queued; `granted` or a message → confirming, securing or held |
-//! | queued | its turn: heartbeats keep its place | acquire, if a caller wants its position, or its timeout is near | a grant, as above; a loss → asking |
+//! | queued | its turn: heartbeats keep its place | acquire, if a caller asks for its position, or its timeout is near and what it knows is old | a grant, as above; a loss → asking |
 //! | confirming | the server's word for a grant that is short, or that only a message told | renew | `renewed` → securing or held; `lost` → asking |
 //! | securing | replicas, whether they have the grant | WAIT | enough → held; too late or too few → confirming |
 //! | held | its holder, who gives it back | renew; WAIT, if replicas must have the renewal | the end, as its holder must know it, or the server's word → lost; a release → leaving |
@@ -13,7 +13,7 @@
 //! Who gives up while it waits is leaving then, or gone if nothing was sent. One request of a record is in flight at a
 //! time. A connection that breaks turns securing into confirming; every other phase stays. A new connection, a loss of
 //! data, a refusal, a timer and an answer are one act: they change the record, and [`LockMachine::look`] looks at it
-//! again. Only this file says what a record sends and when it is to be looked at.
+//! again. Only this file says what a record sends.
 //!
 //! [`LockMachine::look`]: super::lock::LockMachine::look
 
@@ -28,7 +28,7 @@ use crate::protocol::{CallerData, Epoch, Id, LockKeys, OwnLease, Seat, Secret, T
 use crate::term::Term;
 
 /// How long before its timeout a waiter asks for its position once more, if what it knows is as old.
-pub(super) const ASK_BEFORE: Duration = Duration::from_millis(250);
+const ASK_BEFORE: Duration = Duration::from_millis(250);
 /// How soon after a grant by hand-off its holder asks for the whole lease.
 const CONFIRM_AFTER: Duration = Duration::from_millis(100);
 
@@ -38,7 +38,7 @@ pub(in crate::keeper) struct Record {
     pub(super) state: State,
     /// The request in flight whose answer it awaits.
     pub(super) request: Option<RequestId>,
-    /// From then on it has something to send. None: not before something happens.
+    /// Not before then does it send what its phase says. None: not before something happens.
     pub(super) at: Option<Time>,
     pub(super) trace: Trace,
     /// The place, or the lease, as the server last told, and under which epoch.
@@ -112,7 +112,7 @@ pub(in crate::keeper) struct Lease {
     pub(super) told_most: u16,
     pub(super) granted: Time,
     /// When to look whether the caller has taken its grant.
-    pub(super) taken: Option<Time>,
+    pub(super) look_if_taken: Option<Time>,
     /// The interval of its automatic renewals; None while they are switched off.
     pub(super) renew_every: Option<Duration>,
     /// The furthest term that the server has granted.
@@ -147,11 +147,11 @@ pub(in crate::keeper) struct Call {
     pub(super) question: QuestionId,
     /// When it is answered at the latest. None: when the lease ends.
     pub(super) by: Option<Time>,
-    pub(super) asks: Asks,
+    pub(super) wants: Wants,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) enum Asks {
+pub(super) enum Wants {
     Position,
     /// A whole lease whose deadline is no earlier than this, and while which so many may hold the lock.
     Renewal {
@@ -205,7 +205,11 @@ impl Record {
         }
         match &self.state {
             State::Waiting(waiter) => match waiter.phase {
-                Phase::Asking | Phase::Queued => Some(Next::Acquire),
+                Phase::Asking => Some(Next::Acquire),
+                Phase::Queued => {
+                    let is_near = waiter.wants_position_at().is_some_and(|at| at <= now);
+                    (is_near || self.is_asked_for_position()).then_some(Next::Acquire)
+                }
                 Phase::Confirming { .. } => Some(Next::Renew),
                 Phase::Securing { .. } => Some(Next::Replicate),
             },
@@ -222,19 +226,11 @@ impl Record {
         // What is to be sent already waits for room, for a connection, or for an answer.
         let sends = self.at.filter(|at| now < *at && self.request.is_none());
         let ends = match &self.state {
-            State::Waiting(waiter) => waiter.gives_up(),
-            State::Held(lease) => Some(lease.taken.map_or(lease.ends, |taken| taken.min(lease.ends))),
+            State::Waiting(waiter) => waiter.wants_position_at().filter(|at| now < *at).or(waiter.gives_up()),
+            State::Held(lease) => Some(lease.look_if_taken.map_or(lease.ends, |at| at.min(lease.ends))),
             State::Leaving(_) => None,
         };
         self.calls.iter().filter_map(|call| call.by).chain(sends).chain(ends).min()
-    }
-
-    /// There is a connection, and nothing is in flight.
-    pub(super) fn connected(&mut self, now: Time) {
-        let waits_its_turn = self.waiter().is_some_and(|waiter| waiter.phase == Phase::Queued);
-        if !waits_its_turn || self.is_asked_for_position() {
-            self.at = Some(now);
-        }
     }
 
     /// The connection broke: a request in flight has no answer, and may have been executed.
@@ -259,6 +255,7 @@ impl Record {
         match &self.state {
             State::Waiting(Waiter { ticket: Some(ticket), .. }) => Turn::Returner(*ticket, id),
             State::Waiting(_) => Turn::Newcomer(id),
+            // One that holds never stands in line.
             State::Held(_) | State::Leaving(_) => Turn::Leave(self.keys.name.clone(), id),
         }
     }
@@ -284,7 +281,7 @@ impl Record {
     }
 
     fn is_asked_for_position(&self) -> bool {
-        self.calls.iter().any(|call| call.asks == Asks::Position)
+        self.calls.iter().any(|call| call.wants == Wants::Position)
     }
 
     /// Takes out the calls of this kind.
@@ -298,7 +295,7 @@ impl Record {
 impl Call {
     /// The deadline that a renewal is to bring at least.
     pub(super) fn renewed_until(&self) -> Option<Time> {
-        if let Asks::Renewal { until, .. } = self.asks { Some(until) } else { None }
+        if let Wants::Renewal { until, .. } = self.wants { Some(until) } else { None }
     }
 }
 
@@ -317,13 +314,11 @@ impl Waiter {
         self.gives_up().is_some_and(|at| at <= now)
     }
 
-    pub(super) fn place_is_old(&self, now: Time) -> bool {
-        self.place.is_some_and(|(_, heard)| now.since(heard) > ASK_BEFORE)
-    }
-
     /// Its error is to tell a position that is not old.
-    pub(super) fn asks_position_at(&self, now: Time) -> Option<Time> {
-        self.timeout.map(|timeout| timeout - ASK_BEFORE).filter(|at| now < *at)
+    fn wants_position_at(&self) -> Option<Time> {
+        let at = self.timeout? - ASK_BEFORE;
+        let is_old = self.place.is_some_and(|(_, heard)| heard + ASK_BEFORE < at);
+        (is_old && self.phase == Phase::Queued).then_some(at)
     }
 }
 

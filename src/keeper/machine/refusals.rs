@@ -114,6 +114,7 @@ impl LockMachine {
             State::Leaving(leaving) => {
                 // An HDEL is not tried again.
                 self.calm = false;
+                self.release_is_answered(request);
                 record.at = Some(again);
                 leaving.repeated |= refusal.may_be_executed();
                 let for_good = meaning.fault(true).is_some();
@@ -125,14 +126,5 @@ impl LockMachine {
             }
         }
         self.look(core, id);
-    }
-}
-
-impl Core {
-    /// A record asks again then.
-    pub(super) fn again_at(&mut self, id: Id, at: Time) {
-        if let Some(record) = self.records.get_mut(&id) {
-            record.at = Some(at);
-        }
     }
 }

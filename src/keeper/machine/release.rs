@@ -38,6 +38,7 @@ impl LockMachine {
         let memory = if by_hdel { Memory::NONE } else { self.memory(core) };
         let (keys, id_on_wire) = (self.keys.clone(), core.wire_id(id));
         core.send_of(id, Request::Release(ReleaseRequest { keys, id: id_on_wire, by_hdel, seat, memory }));
+        self.gives_back = Some(core.last_request);
     }
 
     /// Waiters that leave together leave with one request.
@@ -50,10 +51,13 @@ impl LockMachine {
 
     /// Whether a release is under way that was sent after this request, which has found the lock held: the call of the
     /// release may have been earlier, or an HDEL before it did nothing.
-    pub(super) fn is_given_back(&self, core: &Core, request: RequestId) -> bool {
-        let is_release = |record: &Record| record.leaving().is_some() && record.trace == Trace::Lease;
-        let here = self.ids.iter().filter_map(|id| core.records.get(id));
-        here.filter(|record| is_release(record)).any(|record| record.request > Some(request))
+    pub(super) fn is_given_back(&self, request: RequestId) -> bool {
+        self.gives_back > Some(request)
+    }
+
+    /// That release is answered. Requests are answered in their order, so all before it are, too.
+    pub(super) fn release_is_answered(&mut self, request: RequestId) {
+        self.gives_back = self.gives_back.filter(|last| *last != request);
     }
 
     pub(super) fn on_release(
@@ -67,9 +71,10 @@ impl LockMachine {
         let Some(record) = core.records.get_mut(&id).filter(|record| record.request == Some(request)) else { return };
         let State::Leaving(leaving) = &mut record.state else { return };
         record.request = None;
+        self.release_is_answered(request);
         // Only this client ends a live lease: if it is gone after an earlier request, that request ended it.
         let outcome = match verdict {
-            ReleaseVerdict::NotCalm => return self.ask(core, id),
+            ReleaseVerdict::NotCalm => return self.due_now(core, id),
             ReleaseVerdict::Released => Release::Released,
             ReleaseVerdict::Unknown if leaving.repeated => Release::Released,
             ReleaseVerdict::Expired | ReleaseVerdict::Left | ReleaseVerdict::Unknown => {
@@ -81,7 +86,7 @@ impl LockMachine {
         self.known.heard = self.known.heard.max(sent);
         core.answer_calls(id, |_| true, &Outcome::Release(outcome));
         if common.again {
-            self.ask(core, id);
+            self.due_now(core, id);
         } else {
             self.forget(core, id);
         }
@@ -94,7 +99,7 @@ impl LockMachine {
             };
             record.request = None;
             if common.again && index == 0 {
-                self.ask(core, id);
+                self.due_now(core, id);
             } else {
                 self.forget(core, id);
             }

@@ -48,34 +48,34 @@ impl LockMachine {
     pub(super) fn on_replicated(&mut self, core: &mut Core, request: RequestId, id: Id, result: Result<u32, Refusal>) {
         let Some(record) = core.records.get_mut(&id).filter(|record| record.request == Some(request)) else { return };
         record.request = None;
-        match &mut record.state {
+        let in_time = match &mut record.state {
             State::Waiting(waiter) => {
                 let Phase::Securing { grant } = waiter.phase else { return };
                 let Grant { token, term, .. } = grant;
                 waiter.phase = Phase::Confirming { token };
-                match shortage(result, waiter.spec.replicas) {
-                    None if term.deadline() > core.now + term.notice(waiter.spec.lease, waiter.spec.notice) => {
-                        core.refusals = 0;
-                        return self.resolve(core, id, grant);
+                waiter.shortage = shortage(result, waiter.spec.replicas);
+                if waiter.shortage.is_none() {
+                    if term.deadline() <= core.now + term.notice(waiter.spec.lease, waiter.spec.notice) {
+                        return self.confirm(core, id, token);
                     }
-                    None => return self.confirm(core, id, token),
-                    Some(shortage) => waiter.shortage = Some(shortage),
+                    core.refusals = 0;
+                    return self.resolve(core, id, grant);
                 }
-                let again = core.refused();
-                core.again_at(id, again);
+                false
             }
             State::Held(lease) => {
                 let Some(term) = lease.unsecured.take() else { return };
-                match shortage(result, lease.spec.replicas) {
-                    None => return self.prolonged(core, id, term),
-                    Some(shortage) => lease.cause = Some(shortage),
+                lease.cause = shortage(result, lease.spec.replicas);
+                if lease.cause.is_none() {
+                    return self.prolonged(core, id, term);
                 }
-                let again = core.refused();
-                let soon = core.in_time(again);
-                core.again_at(id, soon);
+                true
             }
-            State::Leaving(_) => {}
-        }
+            State::Leaving(_) => return,
+        };
+        let again = core.refused();
+        let at = if in_time { core.in_time(again) } else { again };
+        core.records.entry(id).and_modify(|record| record.at = Some(at));
         self.look(core, id);
     }
 }

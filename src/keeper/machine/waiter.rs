@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::api::{ANSWER_TIMEOUT, AcquireCall, Effect, Mode, NotGranted, QuestionId, RequestId};
 use super::core::{Core, Timer};
 use super::lock::LockMachine;
-use super::record::{Asks, Call, Next, Phase, Record, State, Trace, Waiter};
+use super::record::{Call, Next, Phase, Record, State, Trace, Waiter, Wants};
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::protocol::{AcquireRequest, AcquireVerdict, Common, Id, Memory, Request, Seat, Ticket, UNBOUNDED};
@@ -41,10 +41,13 @@ impl LockMachine {
 
     /// Sends the acquire of this waiter, for which there is room now.
     pub(super) fn send_acquire(&mut self, core: &mut Core, id: Id) {
+        let asks = |record: &Record| record.next(core.now) == Some(Next::Acquire);
+        if !core.records.get(&id).is_some_and(asks) {
+            return;
+        }
         let known = self.memory(core);
         self.heartbeat_told = self.heartbeat_every();
-        let asks = |record: &&Record| record.next(core.now) == Some(Next::Acquire);
-        let Some(record) = core.records.get(&id).filter(asks) else { return };
+        let Some(record) = core.records.get(&id) else { return };
         let Some(waiter) = record.waiter() else { return };
         // A seat from before a long sleep is of another epoch than what was heard since, and nothing was lost.
         let has_slept = record.seat != Seat::NONE && record.epoch.is_none();
@@ -79,7 +82,7 @@ impl LockMachine {
         common: &Common,
         verdict: AcquireVerdict,
     ) {
-        let gives_back = matches!(verdict, AcquireVerdict::Busy(_)) && self.is_given_back(core, request);
+        let gives_back = self.is_given_back(request);
         let own = common.own(&core.wire_id(id));
         let Some(record) = core.records.get_mut(&id) else {
             // A place or a lease that no waiter here wants is released.
@@ -109,7 +112,7 @@ impl LockMachine {
             AcquireVerdict::Queued { ticket, seat, rank } => {
                 let place = self.gone + rank; // on the line, as of a waiter that was just heard of
                 (record.seat, record.epoch, waiter.place) = (seat, common.known.epoch, Some((place, core.now)));
-                record.at = waiter.asks_position_at(core.now);
+                record.at = Some(core.now);
                 let before = waiter.ticket;
                 self.kept_alive(sent);
                 self.leave_order(before, id);
@@ -128,7 +131,7 @@ impl LockMachine {
                 if common.again || gives_back && !std::mem::replace(&mut waiter.asked_again, true) =>
             {
                 waiter.phase = Phase::Asking;
-                self.ask(core, id);
+                self.due_now(core, id);
             }
             AcquireVerdict::Busy(_) if waiter.mode != Mode::Try => {
                 self.fail(core, id, NotGranted::QueueFull { waiting: common.waiting });
@@ -151,7 +154,7 @@ impl LockMachine {
                 (record.seat, record.epoch) = (Seat::NONE, None);
                 self.leave_order(ticket, id);
                 self.known = common.known.heard(sent);
-                self.ask(core, id);
+                self.due_now(core, id);
             }
         }
     }
@@ -160,25 +163,24 @@ impl LockMachine {
     pub(super) fn has_ticket(&mut self, core: &mut Core, id: Id, ticket: Ticket) {
         let Some(record) = core.records.get_mut(&id) else { return };
         // Its turn was that of a newcomer.
-        let turn = record.turn(id);
+        core.line.turns.remove(&record.turn(id));
         let Some(waiter) = record.waiter_mut().filter(|waiter| waiter.mode != Mode::Try) else { return };
         waiter.ticket = Some(ticket);
         if !std::mem::replace(&mut waiter.announced, true) {
             let rank = waiter.place.map(|(place, _)| self.rank_at(place));
-            core.line.turns.remove(&turn);
             core.effects.push(Effect::Queued { id, ticket, rank });
         }
     }
 
     /// A caller asks for its position: the answer to its acquire, or to the same once more.
     pub(super) fn ask_position(&mut self, core: &mut Core, id: Id, question: QuestionId) {
-        let now = core.now;
+        let by = Some(core.now + ANSWER_TIMEOUT);
         let Some(record) = core.records.get_mut(&id) else { return };
-        record.calls.push(Call { question, by: Some(now + ANSWER_TIMEOUT), asks: Asks::Position });
-        match record.waiter().map(|waiter| waiter.phase) {
-            Some(Phase::Queued) => self.ask(core, id),
-            _ => self.look(core, id),
+        record.calls.push(Call { question, by, wants: Wants::Position });
+        if record.waiter().is_some_and(Waiter::has_grant) {
+            core.answer_positions(id, Ok(0));
         }
+        self.look(core, id);
     }
 
     pub(super) fn timed_out(&mut self, core: &mut Core, id: Id) {
