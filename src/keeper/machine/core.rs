@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::api::{ANSWER_TIMEOUT, Effect, Outcome, QuestionId, Release, RequestId};
 use super::line::Line;
-use super::record::{Call, Lease, Record, Waiter, Wants};
+use super::record::{Call, Lease, Record, State, Waiter, Wants};
 use crate::clock::Time;
 use crate::error::{Fault, brief};
 use crate::keeper::timers::Timers;
@@ -121,6 +121,25 @@ impl Core {
 
     pub(super) fn lease_mut(&mut self, id: Id) -> Option<&mut Lease> {
         self.records.get_mut(&id)?.lease_mut()
+    }
+
+    /// A record waits for room no more.
+    pub(super) fn leave_line(&mut self, id: Id) {
+        if let Some(record) = self.records.get_mut(&id)
+            && std::mem::take(&mut record.in_line)
+        {
+            self.line.turns.remove(&record.turn(id));
+        }
+    }
+
+    /// A record goes on in another state, in which it has something to send at once.
+    pub(super) fn go_on_as(&mut self, id: Id, state: State) -> Option<State> {
+        self.leave_line(id);
+        let record = self.records.get_mut(&id)?;
+        let (was, is) = (record.is_member(), !matches!(state, State::Leaving(_)));
+        self.members = self.members + usize::from(is) - usize::from(was);
+        (record.request, record.at) = (None, Some(self.now));
+        Some(std::mem::replace(&mut record.state, state))
     }
 
     /// Whether this record is leaving, or over.
@@ -240,7 +259,7 @@ impl Core {
     /// Nothing else of it is sent until the answer.
     pub(super) fn is_sent(&mut self, id: Id, request: RequestId) {
         if let Some(record) = self.records.get_mut(&id) {
-            (record.request, record.at) = (Some(request), None);
+            (record.request, record.at, record.in_line) = (Some(request), None, false);
         }
     }
 

@@ -45,7 +45,7 @@ impl Machine {
     /// The counts and indices over all records agree with them.
     pub(in crate::keeper) fn adds_up(&self) -> Result<(), String> {
         let Core { records, members, line, now, connected, .. } = &self.core;
-        let count = records.values().filter(|record| record.leaving().is_none()).count();
+        let count = records.values().filter(|record| record.is_member()).count();
         if count != *members {
             return Err(format!("{members} members are counted, there are {count}"));
         }
@@ -64,14 +64,11 @@ impl Machine {
         if let Some(turn) = turns.difference(&line.turns).next() {
             return Err(format!("{turn:?} is to be sent, and does not wait for room"));
         }
-        let is_of = |turn: &Turn| match turn {
-            Turn::Leave(_, id) | Turn::Returner(_, id) | Turn::Newcomer(id) => {
-                records.get(id).is_some_and(|record| record.turn(*id) == *turn)
-            }
-            Turn::Question(question) => self.questions.contains_key(question),
-        };
-        if let Some(turn) = line.turns.iter().find(|turn| !is_of(turn)) {
-            return Err(format!("{turn:?} waits for room, and there is nobody to whom it belongs"));
+        let in_line = records.iter().filter(|(_, record)| record.in_line).map(|(id, record)| record.turn(*id));
+        let questions = self.questions.keys().map(|question| Turn::Question(*question));
+        let all: BTreeSet<Turn> = in_line.chain(questions.filter(|turn| line.turns.contains(turn))).collect();
+        if all != line.turns {
+            return Err(format!("{:?} wait for room, and {all:?} would", line.turns));
         }
         // Whatever is to be sent at once, and needs no room, was sent.
         let sends = |record: &&Record| *connected && record.next(*now).is_some() && !waits(record);

@@ -73,6 +73,7 @@ impl LockMachine {
         let Some(record) = core.records.get_mut(&id) else { return };
         (record.seat, record.epoch) = (seat, epoch);
         if record.waiter().is_some_and(|waiter| waiter.ticket.is_none()) {
+            core.leave_line(id); // as a newcomer
             self.has_ticket(core, id, ticket);
         }
     }
@@ -95,11 +96,10 @@ impl LockMachine {
     }
 
     pub(super) fn resolve(&mut self, core: &mut Core, id: Id, grant: Grant) {
-        let Some(record) = self.take_waiter(core, id) else { return };
+        let Some(waiter) = self.waits_no_more(core, id) else { return };
         // All that stood before it have left the queue, and so has it.
-        let place = record.waiter().and_then(|waiter| waiter.place);
-        self.gone = self.gone.max(place.map_or(0, |(place, _)| place + 1));
-        self.hold(core, id, record, grant);
+        self.gone = self.gone.max(waiter.place.map_or(0, |(place, _)| place + 1));
+        self.hold(core, id, waiter, grant);
         self.plan_heartbeat(core);
     }
 
@@ -117,12 +117,12 @@ impl LockMachine {
 
     /// A waiter has heard of a grant. Whatever is in flight, its answer tells no more than that to the next request.
     pub(super) fn has_grant(&mut self, core: &mut Core, id: Id, phase: Phase) {
+        core.leave_line(id);
+        core.answer_positions(id, Ok(0));
         let Some(record) = core.records.get_mut(&id) else { return };
-        core.line.turns.remove(&record.turn(id));
         if let State::Waiting(waiter) = &mut record.state {
             waiter.phase = phase;
             (record.request, record.trace) = (None, Trace::Likely);
-            core.answer_positions(id, Ok(0));
             self.due_now(core, id);
         }
     }

@@ -15,8 +15,7 @@ use crate::term::{Term, span_until};
 
 impl LockMachine {
     /// The lock is handed out to a waiter.
-    pub(super) fn hold(&mut self, core: &mut Core, id: Id, record: Record, grant: Grant) {
-        let Record { keys, state: State::Waiting(waiter), seat, epoch, .. } = record else { return };
+    pub(super) fn hold(&mut self, core: &mut Core, id: Id, waiter: Waiter, grant: Grant) {
         let Grant { token, slot, term, claim } = grant;
         let Waiter { spec, about, ticket, .. } = waiter;
         let (deadline, ticket) = (term.deadline(), ticket.unwrap_or(token.as_ticket()));
@@ -41,8 +40,8 @@ impl LockMachine {
             unsecured: None,
             cause: None,
         };
-        let held = Record::new(keys, core.now, State::Held(lease));
-        self.put(core, id, Record { trace: Trace::Lease, seat, epoch, ..held });
+        core.go_on_as(id, State::Held(Box::new(lease)));
+        core.records.entry(id).and_modify(|record| record.trace = Trace::Lease);
         self.plan_renewal(core, id);
     }
 
@@ -244,17 +243,19 @@ impl LockMachine {
             return;
         }
         core.answer_calls(id, |_| true, &Outcome::Renewal(Ok(Renewal::Lost(LostReason::Released))));
-        let Some(Record { keys, state: State::Held(lease), seat, .. }) = self.take(core, id) else { return };
         core.effects.push(Effect::Forgotten { id });
-        let until = lease.deadline();
+        let Some(until) = core.lease_mut(id).map(|lease| lease.deadline()) else { return };
+        let Some(State::Held(lease)) = core.go_on_as(id, State::Leaving(Leaving { repeated: false, until })) else {
+            return;
+        };
+        let by = Some(until.max(core.now));
+        let Some(record) = core.records.get_mut(&id) else { return };
+        record.calls.extend(question.map(|question| Call { question, by, wants: Wants::Release }));
         // A release of a lease that may be over must not look like that of the last one. And a seat from before a
         // downgrade says that nobody else holds the lock.
-        let seat_is_true = !lease.over && lease.told_most >= lease.most;
-        let leaving = Record::new(keys, core.now, State::Leaving(Leaving { repeated: false, until }));
-        let by = until.max(core.now);
-        let calls = question.map(|question| Call { question, by: Some(by), wants: Wants::Release });
-        let seat = if seat_is_true { seat } else { Seat::NONE };
-        self.put(core, id, Record { trace: Trace::Lease, seat, calls: calls.into_iter().collect(), ..leaving });
+        if lease.over || lease.told_most < lease.most {
+            record.seat = Seat::NONE;
+        }
         self.look(core, id);
     }
 }

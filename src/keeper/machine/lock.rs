@@ -81,38 +81,38 @@ impl LockMachine {
         self.ids.iter().copied().filter(|id| core.records.get(id).is_some_and(&which)).collect()
     }
 
-    /// Puts a record in its place.
     pub(super) fn put(&mut self, core: &mut Core, id: Id, record: Record) {
-        core.members += usize::from(record.leaving().is_none());
+        core.members += usize::from(record.is_member());
         core.records.insert(id, record);
         self.ids.insert(id);
     }
 
-    /// Takes a record out of all places.
-    pub(super) fn take(&mut self, core: &mut Core, id: Id) -> Option<Record> {
-        let record = core.records.remove(&id)?;
-        core.members -= usize::from(record.leaving().is_none());
-        core.timers.clear(&Timer::Record(id));
-        core.line.turns.remove(&record.turn(id));
-        self.ids.remove(&id);
-        Some(record)
+    /// Nothing is left of a record.
+    pub(super) fn take_out(&mut self, core: &mut Core, id: Id) {
+        core.leave_line(id);
+        if let Some(record) = core.records.remove(&id) {
+            core.members -= usize::from(record.is_member());
+            core.timers.clear(&Timer::Record(id));
+            self.ids.remove(&id);
+        }
     }
 
     /// A record has changed: sends what it has to send, or puts it in line, and comes back when it is due.
     pub(super) fn look(&mut self, core: &mut Core, id: Id) {
-        let Some(record) = core.records.get(&id) else { return };
+        let Some(record) = core.records.get_mut(&id) else { return };
         match record.due(core.now) {
             Some(due) => core.timers.set(Timer::Record(id), due),
             None => core.timers.clear(&Timer::Record(id)),
         }
         match record.next(core.now).filter(|_| core.connected) {
-            Some(Next::Acquire | Next::Leave) => {
+            Some(Next::Acquire | Next::Leave) if !record.in_line => {
+                record.in_line = true;
                 core.line.turns.insert(record.turn(id));
             }
             Some(Next::Renew) => self.send_renew(core, id),
             Some(Next::Replicate) => self.send_wait(core, id),
             Some(Next::Release) => self.send_release(core, id),
-            None => {}
+            Some(Next::Acquire | Next::Leave) | None => {}
         }
     }
 
@@ -121,11 +121,11 @@ impl LockMachine {
         let now = core.now;
         let Some(record) = core.records.get_mut(&id) else { return };
         let late = record.take_calls(|call| call.by.is_some_and(|by| by <= now));
-        if !late.is_empty() {
+        for call in late {
             // Perhaps nobody asks for its position now.
-            core.line.turns.remove(&record.turn(id));
+            core.leave_line(id);
+            core.answer_late(call);
         }
-        late.into_iter().for_each(|call| core.answer_late(call));
         let Some(record) = core.records.get_mut(&id) else { return };
         match &mut record.state {
             State::Waiting(waiter) if waiter.is_late(now) => return self.timed_out(core, id),

@@ -114,7 +114,7 @@ impl Machine {
     pub(crate) fn effects(&mut self, now: Time, room: usize) -> Vec<Effect> {
         self.core.now = now;
         self.send_unsent(room);
-        if self.closing.is_some() && !self.core.records.values().any(|record| record.leaving().is_some()) {
+        if self.closing.is_some() && self.core.records.values().all(Record::is_member) {
             self.end_closing();
         }
         std::mem::take(&mut self.core.effects)

@@ -40,6 +40,8 @@ pub(in crate::keeper) struct Record {
     pub(super) request: Option<RequestId>,
     /// Not before then does it send what its phase says. None: not before something happens.
     pub(super) at: Option<Time>,
+    /// It waits for room (`line.rs`).
+    pub(super) in_line: bool,
     pub(super) trace: Trace,
     /// The place, or the lease, as the server last told, and under which epoch.
     pub(super) seat: Seat,
@@ -53,7 +55,7 @@ pub(in crate::keeper) enum State {
     /// Asking, queued, confirming or securing.
     Waiting(Waiter),
     /// Held or lost.
-    Held(Lease),
+    Held(Box<Lease>),
     Leaving(Leaving),
 }
 
@@ -191,6 +193,7 @@ impl Record {
             state,
             request: None,
             at: Some(now),
+            in_line: false,
             trace: Trace::None,
             seat: Seat::NONE,
             epoch: None,
@@ -236,6 +239,7 @@ impl Record {
     /// The connection broke: a request in flight has no answer, and may have been executed.
     pub(super) fn disconnected(&mut self) {
         let cut_off = self.request.take().is_some();
+        self.in_line = false;
         match &mut self.state {
             State::Waiting(waiter) => {
                 if cut_off {
@@ -274,6 +278,11 @@ impl Record {
 
     pub(super) fn lease_mut(&mut self) -> Option<&mut Lease> {
         if let State::Held(lease) = &mut self.state { Some(lease) } else { None }
+    }
+
+    /// Whether it waits or holds.
+    pub(super) fn is_member(&self) -> bool {
+        !matches!(self.state, State::Leaving(_))
     }
 
     pub(super) fn leaving(&self) -> Option<&Leaving> {

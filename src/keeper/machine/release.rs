@@ -108,10 +108,11 @@ impl LockMachine {
 
     /// Forgets a record that is leaving.
     pub(super) fn forget(&mut self, core: &mut Core, id: Id) {
-        if core.records.get(&id).is_some_and(|record| record.leaving().is_some()) {
+        let Some(record) = core.records.get(&id).filter(|record| !record.is_member()) else { return };
+        if !record.calls.is_empty() {
             let unknown = Release::Unknown(core.cause.clone());
             core.answer_calls(id, |_| true, &Outcome::Release(unknown));
-            self.take(core, id);
         }
+        self.take_out(core, id);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::api::{ANSWER_TIMEOUT, AcquireCall, Effect, Mode, NotGranted, QuestionId, RequestId};
 use super::core::{Core, Timer};
 use super::lock::LockMachine;
-use super::record::{Call, Next, Phase, Record, State, Trace, Waiter, Wants};
+use super::record::{Call, Leaving, Next, Phase, Record, State, Trace, Waiter, Wants};
 use crate::clock::Time;
 use crate::error::Fault;
 use crate::protocol::{AcquireRequest, AcquireVerdict, Common, Id, Memory, Request, Seat, Ticket, UNBOUNDED};
@@ -41,8 +41,9 @@ impl LockMachine {
 
     /// Sends the acquire of this waiter, for which there is room now.
     pub(super) fn send_acquire(&mut self, core: &mut Core, id: Id) {
-        let asks = |record: &Record| record.next(core.now) == Some(Next::Acquire);
-        if !core.records.get(&id).is_some_and(asks) {
+        let Some(record) = core.records.get_mut(&id) else { return };
+        record.in_line = false;
+        if record.next(core.now) != Some(Next::Acquire) {
             return;
         }
         let known = self.memory(core);
@@ -100,6 +101,7 @@ impl LockMachine {
         }
         record.request = None;
         waiter.phase = Phase::Queued;
+        let asked = !record.calls.is_empty();
         match verdict {
             AcquireVerdict::Granted => {
                 let Some(own) = own else { return };
@@ -119,7 +121,9 @@ impl LockMachine {
                 self.order.insert((ticket, id));
                 self.has_asked(sent);
                 self.has_ticket(core, id, ticket);
-                core.answer_positions(id, Ok(rank + 1));
+                if asked {
+                    core.answer_positions(id, Ok(rank + 1));
+                }
                 self.look(core, id);
                 if common.again {
                     self.heartbeat(core);
@@ -144,7 +148,8 @@ impl LockMachine {
                     waiting: common.waiting,
                     recovering_for: common.recovering_for(),
                 };
-                self.take_waiter(core, id);
+                self.waits_no_more(core, id);
+                self.take_out(core, id);
                 core.effects.push(Effect::NotGranted { id, why });
             }
             AcquireVerdict::Disbelieved => {
@@ -161,10 +166,7 @@ impl LockMachine {
 
     /// The server has given a waiter its place.
     pub(super) fn has_ticket(&mut self, core: &mut Core, id: Id, ticket: Ticket) {
-        let Some(record) = core.records.get_mut(&id) else { return };
-        // Its turn was that of a newcomer.
-        core.line.turns.remove(&record.turn(id));
-        let Some(waiter) = record.waiter_mut().filter(|waiter| waiter.mode != Mode::Try) else { return };
+        let Some(waiter) = core.waiter_mut(id).filter(|waiter| waiter.mode != Mode::Try) else { return };
         waiter.ticket = Some(ticket);
         if !std::mem::replace(&mut waiter.announced, true) {
             let rank = waiter.place.map(|(place, _)| self.rank_at(place));
@@ -188,7 +190,7 @@ impl LockMachine {
         let Some(waiter) = record.waiter() else { return };
         let waited = core.now.since(waiter.called);
         // If the process did not run for a while, its timers are due together, and requests wait that there is room for.
-        let waits = core.line.held_back && core.line.turns.contains(&record.turn(id));
+        let waits = core.line.held_back && record.in_line;
         let unsent = || waits.then(|| Arc::from("the server has not answered the earlier requests of this client"));
         let cause = waiter.shortage.clone().or_else(|| core.cause.clone()).or_else(|| core.silence()).or_else(unsent);
         let position = waiter.place.map(|(place, at)| (self.rank_at(place) + 1, core.now.since(at)));
@@ -208,15 +210,18 @@ impl LockMachine {
 
     /// Gives up the place of a waiter, or what it was granted meanwhile.
     pub(super) fn abandon(&mut self, core: &mut Core, id: Id) {
-        let Some(record) = self.take_waiter(core, id) else { return };
-        let Record { state: State::Waiting(waiter), trace, request, .. } = record else { return };
+        let in_flight = core.records.get(&id).is_some_and(|record| record.request.is_some());
+        let Some(waiter) = self.waits_no_more(core, id) else { return };
         let until = core.now + waiter.spec.liveness + waiter.spec.buffer;
-        match trace {
-            Trace::None => {}
-            Trace::Unlikely if request.is_none() => self.leave(core, id, trace, until),
+        let Some(record) = core.records.get_mut(&id) else { return };
+        record.state = State::Leaving(Leaving { repeated: false, until });
+        match record.trace {
+            Trace::None => return self.take_out(core, id),
             // What is in flight may be executed.
-            _ => self.leave(core, id, Trace::Likely, until),
+            Trace::Unlikely if in_flight => record.trace = Trace::Likely,
+            _ => {}
         }
+        self.look(core, id);
     }
 
     pub(super) fn leave_order(&mut self, ticket: Option<Ticket>, id: Id) {
@@ -225,12 +230,13 @@ impl LockMachine {
         }
     }
 
-    /// Takes a waiter out of all places. Whoever asks for its position hears that it waits no more.
-    pub(super) fn take_waiter(&mut self, core: &mut Core, id: Id) -> Option<Record> {
+    /// Takes a waiter out of the queue. Its record is leaving then, until it goes on as something else. Whoever asks for
+    /// its position hears that it waits no more.
+    pub(super) fn waits_no_more(&mut self, core: &mut Core, id: Id) -> Option<Waiter> {
         core.waiter(id)?;
         core.answer_positions(id, Ok(0));
-        let record = self.take(core, id)?;
-        let waiter = record.waiter()?;
+        let leaving = State::Leaving(Leaving { repeated: false, until: core.now });
+        let State::Waiting(waiter) = core.go_on_as(id, leaving)? else { return None };
         if waiter.mode != Mode::Try {
             self.count_out(waiter.spec.liveness);
         }
@@ -239,6 +245,6 @@ impl LockMachine {
             (self.gone, self.none_waits) = (0, false);
             core.timers.clear(&Timer::Heartbeat(self.name().clone()));
         }
-        Some(record)
+        Some(waiter)
     }
 }

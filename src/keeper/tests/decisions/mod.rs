@@ -10,6 +10,7 @@ mod hdel;
 mod holding;
 mod late;
 mod many;
+mod positions;
 mod replicated;
 mod room;
 mod several;
