@@ -42,7 +42,7 @@ pub(in crate::keeper) struct LockMachine {
     /// The last script that this client has heard of, and that it has sent, granted the lock to it and left it calm: an
     /// HDEL may give that lease back.
     pub(super) calm: bool,
-    /// The release that was sent last and has no answer.
+    /// The release that was sent last, until it is answered.
     pub(super) gives_back: Option<RequestId>,
     /// For how long the server says that a client keeps this when it has nothing there any more.
     pub(super) keep: Duration,
@@ -87,14 +87,12 @@ impl LockMachine {
         self.ids.insert(id);
     }
 
-    /// Nothing is left of a record.
+    /// Nothing is left of a record that was leaving.
     pub(super) fn take_out(&mut self, core: &mut Core, id: Id) {
         core.leave_line(id);
-        if let Some(record) = core.records.remove(&id) {
-            core.members -= usize::from(record.is_member());
-            core.timers.clear(&Timer::Record(id));
-            self.ids.remove(&id);
-        }
+        core.records.remove(&id);
+        core.timers.clear(&Timer::Record(id));
+        self.ids.remove(&id);
     }
 
     /// A record has changed: sends what it has to send, or puts it in line, and comes back when it is due.

@@ -114,7 +114,6 @@ impl LockMachine {
             State::Leaving(leaving) => {
                 // An HDEL is not tried again.
                 self.calm = false;
-                self.release_is_answered(request);
                 record.at = Some(again);
                 leaving.repeated |= refusal.may_be_executed();
                 let for_good = meaning.fault(true).is_some();

@@ -50,14 +50,10 @@ impl LockMachine {
     }
 
     /// Whether a release is under way that was sent after this request, which has found the lock held: the call of the
-    /// release may have been earlier, or an HDEL before it did nothing.
+    /// release may have been earlier, or an HDEL before it did nothing. Requests are answered in their order, so one that
+    /// was sent after this one has no answer yet.
     pub(super) fn is_given_back(&self, request: RequestId) -> bool {
         self.gives_back > Some(request)
-    }
-
-    /// That release is answered. Requests are answered in their order, so all before it are, too.
-    pub(super) fn release_is_answered(&mut self, request: RequestId) {
-        self.gives_back = self.gives_back.filter(|last| *last != request);
     }
 
     pub(super) fn on_release(
@@ -71,7 +67,7 @@ impl LockMachine {
         let Some(record) = core.records.get_mut(&id).filter(|record| record.request == Some(request)) else { return };
         let State::Leaving(leaving) = &mut record.state else { return };
         record.request = None;
-        self.release_is_answered(request);
+        self.gives_back = self.gives_back.filter(|last| *last != request);
         // Only this client ends a live lease: if it is gone after an earlier request, that request ended it.
         let outcome = match verdict {
             ReleaseVerdict::NotCalm => return self.due_now(core, id),
