@@ -135,7 +135,7 @@ pub(crate) enum Effect {
         within: Duration,
     },
     /// From now on the server may be silent for this long while something is asked of it; at first it is
-    /// [`ANSWER_TIMEOUT`](super::ANSWER_TIMEOUT).
+    /// [`ANSWER_TIMEOUT`].
     Patience(Duration),
     /// The server is silent: give the connection up and make another.
     Reconnect,
