@@ -36,8 +36,7 @@ impl Machine {
 
     /// The stamp of what this client knows of each lock.
     pub(in crate::keeper) fn highest_stamps(&self, now: Time) -> BTreeMap<Arc<str>, u64> {
-        let core = Core { now, ..self.core.clone() };
-        let known = |lock: &LockMachine| lock.known.stamp.filter(|_| !lock.slept(&core));
+        let known = |lock: &LockMachine| lock.known.stamp.filter(|_| !lock.slept(&self.core, now));
         let highest = |lock: &LockMachine| known(lock).map_or(0, |stamp| stamp.get());
         self.locks.iter().map(|(name, lock)| (name.clone(), highest(lock))).collect()
     }

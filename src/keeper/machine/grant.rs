@@ -136,9 +136,8 @@ impl LockMachine {
         verdict: RenewVerdict,
     ) {
         let own = common.own(&core.wire_id(id));
-        let Some(record) = core.records.get_mut(&id).filter(|record| record.request == Some(request)) else { return };
+        let Some(record) = core.records.get_mut(&id).and_then(|record| record.answered(request)) else { return };
         let State::Waiting(waiter) = &mut record.state else { return };
-        record.request = None;
         let Phase::Confirming { token } = waiter.phase else { return };
         match verdict {
             RenewVerdict::Renewed => {

@@ -105,9 +105,8 @@ impl LockMachine {
         verdict: RenewVerdict,
     ) {
         let own = common.own(&core.wire_id(id));
-        let Some(record) = core.records.get_mut(&id).filter(|record| record.request == Some(request)) else { return };
+        let Some(record) = core.records.get_mut(&id).and_then(|record| record.answered(request)) else { return };
         let State::Held(lease) = &mut record.state else { return };
-        record.request = None;
         if lease.lost {
             return;
         }
@@ -236,15 +235,14 @@ impl LockMachine {
 
     /// Releases a lease. The answer comes by its local deadline.
     pub(super) fn release(&mut self, core: &mut Core, id: Id, question: Option<QuestionId>) {
-        if core.lease_mut(id).is_none() {
+        let Some(until) = core.lease_mut(id).map(|lease| lease.deadline()) else {
             if let Some(question) = question {
                 core.answer(question, Outcome::Release(Release::Lost(LostReason::Ended)));
             }
             return;
-        }
+        };
         core.answer_calls(id, |_| true, &Outcome::Renewal(Ok(Renewal::Lost(LostReason::Released))));
         core.effects.push(Effect::Forgotten { id });
-        let Some(until) = core.lease_mut(id).map(|lease| lease.deadline()) else { return };
         let Some(State::Held(lease)) = core.go_on_as(id, State::Leaving(Leaving { repeated: false, until })) else {
             return;
         };

@@ -185,7 +185,7 @@ impl LockMachine {
     /// What a request brings that is written now. Waiters that have slept for so long that the server may have forgotten
     /// the lock are strangers until they are answered: what they knew of does not show a loss.
     pub(super) fn memory(&mut self, core: &mut Core) -> Memory {
-        if self.slept(core) {
+        if self.slept(core, core.now) {
             self.known = Knowledge::default();
             for id in &self.ids {
                 core.records.entry(*id).and_modify(|record| record.epoch = None);
@@ -194,9 +194,9 @@ impl LockMachine {
         self.known.memory()
     }
 
-    pub(super) fn slept(&self, core: &Core) -> bool {
+    pub(super) fn slept(&self, core: &Core, now: Time) -> bool {
         let waits = |id: &Id| core.waiter(*id).is_some();
-        self.known.may_be_forgotten(core.now, self.liveness) && self.ids.iter().all(waits)
+        self.known.may_be_forgotten(now, self.liveness) && self.ids.iter().all(waits)
     }
 
     /// Takes in the common part of the reply to a request that brought `brought`. True if data was lost.

@@ -254,6 +254,12 @@ impl Record {
         }
     }
 
+    /// Itself, if it awaits the answer to this request: now it has it.
+    pub(super) fn answered(&mut self, request: RequestId) -> Option<&mut Self> {
+        self.request.take_if(|awaited| *awaited == request)?;
+        Some(self)
+    }
+
     /// Its turn among the requests that wait for room.
     pub(super) fn turn(&self, id: Id) -> Turn {
         match &self.state {

@@ -92,8 +92,7 @@ impl Machine {
 impl LockMachine {
     fn refused(&mut self, core: &mut Core, request: RequestId, id: Id, meaning: &Meaning<'_>) {
         let Meaning { refusal, again, soon, .. } = *meaning;
-        let Some(record) = core.records.get_mut(&id).filter(|record| record.request == Some(request)) else { return };
-        record.request = None;
+        let Some(record) = core.records.get_mut(&id).and_then(|record| record.answered(request)) else { return };
         record.at = Some(soon);
         match &mut record.state {
             State::Waiting(waiter) if waiter.has_grant() => {}

@@ -64,9 +64,8 @@ impl LockMachine {
         common: &Common,
         verdict: ReleaseVerdict,
     ) {
-        let Some(record) = core.records.get_mut(&id).filter(|record| record.request == Some(request)) else { return };
+        let Some(record) = core.records.get_mut(&id).and_then(|record| record.answered(request)) else { return };
         let State::Leaving(leaving) = &mut record.state else { return };
-        record.request = None;
         self.gives_back = self.gives_back.filter(|last| *last != request);
         // Only this client ends a live lease: if it is gone after an earlier request, that request ended it.
         let outcome = match verdict {
@@ -90,10 +89,9 @@ impl LockMachine {
 
     pub(super) fn on_leave(&mut self, core: &mut Core, request: RequestId, ids: &[Id], common: &Common) {
         for (index, &id) in ids.iter().enumerate() {
-            let Some(record) = core.records.get_mut(&id).filter(|record| record.request == Some(request)) else {
+            if core.records.get_mut(&id).and_then(|record| record.answered(request)).is_none() {
                 continue;
-            };
-            record.request = None;
+            }
             if common.again && index == 0 {
                 self.due_now(core, id);
             } else {

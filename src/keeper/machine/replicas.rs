@@ -46,8 +46,7 @@ impl LockMachine {
 
     /// So many replicas have it.
     pub(super) fn on_replicated(&mut self, core: &mut Core, request: RequestId, id: Id, result: Result<u32, Refusal>) {
-        let Some(record) = core.records.get_mut(&id).filter(|record| record.request == Some(request)) else { return };
-        record.request = None;
+        let Some(record) = core.records.get_mut(&id).and_then(|record| record.answered(request)) else { return };
         let in_time = match &mut record.state {
             State::Waiting(waiter) => {
                 let Phase::Securing { grant } = waiter.phase else { return };
