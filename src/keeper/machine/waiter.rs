@@ -211,10 +211,8 @@ impl LockMachine {
     /// Gives up the place of a waiter, or what it was granted meanwhile.
     pub(super) fn abandon(&mut self, core: &mut Core, id: Id) {
         let in_flight = core.records.get(&id).is_some_and(|record| record.request.is_some());
-        let Some(waiter) = self.waits_no_more(core, id) else { return };
-        let until = core.now + waiter.spec.liveness + waiter.spec.buffer;
+        let Some(_) = self.waits_no_more(core, id) else { return };
         let Some(record) = core.records.get_mut(&id) else { return };
-        record.state = State::Leaving(Leaving { repeated: false, until });
         match record.trace {
             Trace::None => return self.take_out(core, id),
             // What is in flight may be executed.
@@ -233,9 +231,10 @@ impl LockMachine {
     /// Takes a waiter out of the queue. Its record is leaving then, until it goes on as something else. Whoever asks for
     /// its position hears that it waits no more.
     pub(super) fn waits_no_more(&mut self, core: &mut Core, id: Id) -> Option<Waiter> {
-        core.waiter(id)?;
+        let spec = &core.waiter(id)?.spec;
+        let until = core.now + spec.liveness + spec.buffer;
         core.answer_positions(id, Ok(0));
-        let leaving = State::Leaving(Leaving { repeated: false, until: core.now });
+        let leaving = State::Leaving(Leaving { repeated: false, until });
         let State::Waiting(waiter) = core.go_on_as(id, leaving)? else { return None };
         if waiter.mode != Mode::Try {
             self.count_out(waiter.spec.liveness);
