@@ -33,9 +33,10 @@ class _Scoped(Operation[S, A], _native.Block, Generic[S, A]):
         aio: Callable[[Any], A],
         timeout: Optional[float],
         awaited: Optional[Callable[[], List[Key]]],
+        gives: Type[A],
     ) -> None:
         # 0 is a try.
-        super().__init__(what, begin, sync, aio, None if timeout == 0 else awaited)
+        super().__init__(what, begin, sync, aio, None if timeout == 0 else awaited, gives)
         #: Whether it waits now, for as long as it takes.
         self._waits = False
         self._endless = timeout is None
@@ -112,7 +113,13 @@ class Acquire(_Scoped[Held, AsyncHeld]):
         awaited: Optional[Callable[[], List[Key]]] = None,
     ) -> None:
         super().__init__(
-            what, begin, lambda guard: Held(guard, on_lost), lambda guard: AsyncHeld(guard, on_lost), timeout, awaited
+            what,
+            begin,
+            lambda guard: Held(guard, on_lost),
+            lambda guard: AsyncHeld(guard, on_lost),
+            timeout,
+            awaited,
+            AsyncHeld,
         )
         self._on_lost: Optional[OnLost] = on_lost
 
@@ -140,7 +147,7 @@ class AcquireAll(_Scoped[AllHeld, AsyncAllHeld]):
         timeout: Optional[float],
         awaited: Callable[[], List[Key]],
     ) -> None:
-        super().__init__(what, begin, AllHeld, AsyncAllHeld, timeout, awaited)
+        super().__init__(what, begin, AllHeld, AsyncAllHeld, timeout, awaited, AsyncAllHeld)
 
 
 class Lock(OfOneProcess, Foreign):
@@ -277,6 +284,8 @@ class Lock(OfOneProcess, Foreign):
             lambda: self._native_lock().enqueue(*how),
             lambda waiting: Waiting(waiting, self._key(), on_lost, how[0] is None),
             lambda waiting: AsyncWaiting(waiting, self._key(), on_lost, how[0] is None),
+            None,
+            AsyncWaiting,
         )
 
     def _key(self) -> Key:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from typing import Any, Callable, Generator, Generic, List, NoReturn, Optional, Type, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, Generator, Generic, List, NoReturn, Optional, Type, TypeVar
 
 from . import _green, _logging, _loops, _native
 from ._errors import Error, LockLost
@@ -121,7 +121,7 @@ class Operation(_native.Call, OfOneProcess, Generic[S, A]):
     Nothing happens before. If it is neither awaited nor waited for, a ``RuntimeWarning`` says so.
     """
 
-    __slots__ = ("_begin", "_sync", "_async", "_awaited")
+    __slots__ = ("_begin", "_sync", "_async", "_awaited", "_gives")
 
     def __init__(
         self,
@@ -130,12 +130,15 @@ class Operation(_native.Call, OfOneProcess, Generic[S, A]):
         sync: Callable[[Any], S],
         aio: Callable[[Any], A],
         awaited: Optional[Callable[[], List[_loops.Key]]] = None,
+        gives: Type[Any] = object,
     ) -> None:
         self._begin = begin
         self._sync = sync
         self._async = aio
         #: The locks for which it waits as long as they are held.
         self._awaited = awaited
+        #: The class of what a task gets, if people call its methods here. It has all that a thread gets.
+        self._gives = gives
 
     def wait(self) -> S:
         """Waits on the spot. Other threads run meanwhile; a KeyboardInterrupt gives the call up at once.
@@ -171,6 +174,17 @@ class Operation(_native.Call, OfOneProcess, Generic[S, A]):
     def _instead(self) -> str:
         """What to write."""
         return "ask what `.wait()` or `await` gives"
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            if not name.startswith("_") and hasattr(self._gives, name):
+                self._mark_told()
+                found = f"{type(self).__name__!r} object has no attribute {name!r}"
+                state = "has given" if self._begun else f"gives: {self._what} has not begun"
+                raise AttributeError(f"{found}: take what `.wait()` (or `await`) {state}")
+            # Raises what Python says of any attribute that is not there.
+            return object.__getattribute__(self, name)
 
     def _check(self, on_lost: str) -> None:
         """Refuses what cannot work in this world, whose ``on_lost`` is this."""

@@ -116,6 +116,39 @@ def test_an_attribute_that_nobody_knows_is_only_not_there(client: fairlock.Clien
                 getattr(lock, name)
 
 
+#: What is asked of a call, although only what it gives has that.
+FORGOTTEN: Dict[str, Make] = {
+    "acquire.release": lambda client: client.lock("lock").acquire(),
+    "acquire.check": lambda client: client.semaphore("lock", 2).acquire(timeout=1),
+    "try_acquire.token": lambda client: client.lock("lock").try_acquire(),
+    "read.in_thread": lambda client: client.rw_lock("lock").read(),
+    "lock_all.release": lambda client: client.lock_all(["lock"]),
+    "lock_all.wait_lost": lambda client: client.lock_all(["lock"]),
+    "enqueue.position": lambda client: client.lock("lock").enqueue(),
+}
+
+
+@pytest.mark.parametrize("name", FORGOTTEN)
+def test_a_wait_that_is_forgotten_is_told(server: Server, client: fairlock.Client, name: str) -> None:
+    call, _, attribute = name.partition(".")
+    before = server.commands()
+    says = rf"no attribute '{attribute}': take what `\.wait\(\)` \(or `await`\) gives: {call}\(.* has not begun$"
+    with no_warnings(), pytest.raises(AttributeError, match=says):  # and none that says the same
+        getattr(FORGOTTEN[name](client), attribute)
+    assert server.commands() == before
+
+
+def test_a_lease_is_not_asked_for_by_its_acquire(client: fairlock.Client) -> None:
+    acquire: Any = client.lock("lock").acquire()
+    with acquire, pytest.raises(AttributeError, match=r"no attribute 'check': take what `\.wait\(\)` .* has given$"):
+        acquire.check()
+    with pytest.warns(RuntimeWarning, match="was neither awaited nor waited for"):
+        # What nobody knows is only not there, and nobody was told that it has not begun.
+        for name in ("nothing", "_guard", "position"):
+            with pytest.raises(AttributeError, match=f"has no attribute '{name}'$"):
+                getattr(client.lock("lock").acquire(), name)
+
+
 ARGUMENTS: Dict[str, Make] = {
     "lock() has no argument 'timeout': `lease=` is how long": lambda client: client.lock("lock", timeout=3),  # type: ignore
     "lock() has no argument 'expire': client.lock() takes `lease=`": lambda client: client.lock("l", expire=3),  # type: ignore
