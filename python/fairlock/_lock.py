@@ -162,6 +162,11 @@ class Lock(OfOneProcess, Foreign):
         (("locked",), "write `lock.is_locked().wait()`, or in a task `await lock.is_locked()`"),
         (("owned",), "write `held.verify()` or `lock.is_locked_by_me().wait()`"),
         (("reacquire",), "write `held.renew()`, where `held` is what acquire() has given"),
+        (
+            ("release",),
+            "write `held.release`, where `held` is what acquire() has given: `with lock.acquire() as held:`. If `acquire()` "
+            "stood alone on its line, what ran since then did not hold the lock",
+        ),
         (dir(Held), "write `held.{name}`, where `held` is what acquire() has given: `with lock.acquire() as held:`"),
     )
 

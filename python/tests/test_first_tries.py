@@ -81,7 +81,10 @@ def test_a_lock_has_no_block_of_its_own(client: fairlock.Client, instead: str) -
 
 
 NAMES: Dict[str, str] = {
-    "lock.release": "`held.release`, where `held` is what acquire() has given: `with lock.acquire() as held:`",
+    "lock.release": (
+        "`held.release`, where `held` is what acquire() has given: `with lock.acquire() as held:`. If `acquire()` stood alone "
+        "on its line, what ran since then did not hold the lock"
+    ),
     "lock.extend": "`held.extend`",
     "lock.token": "`held.token`",
     "lock.lost": "`held.lost`",
