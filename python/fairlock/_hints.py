@@ -22,16 +22,26 @@ _ARGUMENTS: Dict[str, str] = {
 
 def explains(*options: Type[Any], refused: Iterable[str] = ()) -> Callable[[F], F]:
     """A function that names itself when it refuses an argument, and not an inner function, and says what to write if other
-    locks have such an argument.
+    locks have such an argument, or take it without its name.
 
     :param options: the types of those that it unpacks.
     :param refused: arguments that it refuses itself, because it knows why.
     """
 
     def decorate(function: F) -> F:
-        known = set(inspect.signature(function).parameters).union(refused, *(one.__optional_keys__ for one in options))
+        parameters = inspect.signature(function).parameters
+        known = set(parameters).union(refused, *(one.__optional_keys__ for one in options))
+        positional = [name for name, one in parameters.items() if one.kind is one.POSITIONAL_OR_KEYWORD]
+        # Nobody gives `self`.
+        own = positional.count("self")
+        most = len(positional) - own
+        takes = f"at most {most} positional argument{'s' if most > 1 else ''}" if most else "no positional argument"
+        wait = f": write `{function.__name__}(timeout=3)` to wait so long; {_ARGUMENTS['blocking']}"
 
-        def check(names: Iterable[str]) -> None:
+        def check(values: Tuple[Any, ...], names: Iterable[str]) -> None:
+            if len(values) > len(positional):
+                hint = wait if "timeout" in positional else ""
+                raise TypeError(f"{function.__name__}() takes {takes}, and got {len(values) - own}{hint}")
             for name in names:
                 if name not in known:
                     hint = f": {_ARGUMENTS[name]}" if name in _ARGUMENTS else ""
@@ -42,7 +52,7 @@ def explains(*options: Type[Any], refused: Iterable[str] = ()) -> Callable[[F], 
 
             @functools.wraps(function)
             async def awaited(*args: Any, **kwargs: Any) -> Any:
-                check(kwargs)
+                check(args, kwargs)
                 return await function(*args, **kwargs)
 
             result = awaited
@@ -50,7 +60,7 @@ def explains(*options: Type[Any], refused: Iterable[str] = ()) -> Callable[[F], 
 
             @functools.wraps(function)
             def called(*args: Any, **kwargs: Any) -> Any:
-                check(kwargs)
+                check(args, kwargs)
                 return function(*args, **kwargs)
 
             result = called

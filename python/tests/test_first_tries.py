@@ -159,6 +159,15 @@ ARGUMENTS: Dict[str, Make] = {
     "acquire() has no argument 'blocking_timeout': acquire() takes `timeout=`": (
         lambda client: client.lock("lock").acquire(blocking_timeout=3)  # type: ignore
     ),
+    # As of threading, redis-py and asyncio, without the names.
+    "acquire() takes at most 1 positional argument, and got 2: write `acquire(timeout=3)` to wait so long; try_acquire()": (
+        lambda client: client.lock("lock").acquire(True, 3)  # type: ignore
+    ),
+    "write() takes at most 1 positional argument, and got 2: write `write(timeout=3)`": (
+        lambda client: client.rw_lock("lock").write(True, 3)  # type: ignore
+    ),
+    "try_acquire() takes no positional argument, and got 1": lambda client: client.lock("lock").try_acquire(True),  # type: ignore
+    "lock() takes at most 1 positional argument, and got 2": lambda client: client.lock("lock", 60),  # type: ignore
     "read() has no argument 'blocking'": lambda client: client.rw_lock("lock").read(blocking=False),  # type: ignore
     "try_write() has no argument 'lease'": lambda client: client.rw_lock("lock").try_write(lease=3),  # type: ignore
     "semaphore() has no argument 'leas'": lambda client: client.semaphore("lock", 2, leas=3),  # type: ignore
