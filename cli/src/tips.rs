@@ -84,7 +84,8 @@ pub(crate) fn for_wrong_call(error: &mut clap::Error, command: &clap::Command) -
 fn option_of_others(option: &str) -> Option<String> {
     let tip = match option {
         "-u" | "--unlock" => {
-            "a lock is released when its command ends, or when its script closes the descriptor, as in `exec 9>&-`"
+            "a lock is released when its command ends; a script that holds it releases it by `fairlock hold NAME -u`, or by \
+             closing the descriptor, as in `exec 9>&-`"
         }
         "-j" | "--jobs" | "--concurrency" | "--count" | "--limit" | "--max" | "--permits" | "--semaphore" => {
             "--slots N lets up to N jobs hold the lock"
