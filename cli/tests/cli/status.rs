@@ -117,7 +117,6 @@ fn locks_are_listed_with_the_oldest_hold_first() {
     assert_eq!(listed(&["?"])[0]["waiting"], 1);
     assert_eq!(listed(&["--prefix", "other"]), [Value::Null; 0]);
     let text = call(&redis, &["status"]).stdout;
-    assert_eq!(call(&redis, &["status"]).stdout.lines().count(), text.lines().count(), "list is another word for it");
     let rows: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(rows[0], ["NAME", "STATE", "WAITING", "HOLDER"]);
     assert_eq!(
