@@ -197,8 +197,12 @@ fn a_full_server_is_said_to_be_full_with_what_to_do() {
 fn a_server_without_its_replicas_is_said_to_lack_them_and_nothing_else() {
     let redis = Redis::of(RedisServer::builder().plain().config("min-replicas-to-write 1").start());
     let why = "the server has too few replicas to take changes (min-replicas-to-write): start them again";
-    let ended = run(&redis, &["-n", "true"]);
+    let asked = Instant::now();
+    let ended = run(&redis, &["-n", "-w", "1h", "true"]);
+    let took = asked.elapsed();
     assert_eq!((ended.code, ended.stderr), (125, format!("fairlock: {why}\n")));
+    // Five seconds, and as long again for a slow machine.
+    assert!(took < Duration::from_secs(10), "{took:?}");
     let waits = redis.run("x", &["-w", "1h"], "true");
     assert_eq!(waits.complaint(), format!("fairlock: {why}; trying again"));
 }
