@@ -1,9 +1,10 @@
 //! `hold NAME -u`: the end of a hold that a script waits for, as `flock -u` is; and a hold inside of a hold.
 
+use std::path::Path;
 use std::process::Command;
 
 use super::{Script, is_free};
-use crate::shared::{Process, Redis, Signal, signal};
+use crate::shared::{Process, Redis, Signal, children, signal};
 
 #[test]
 fn a_script_that_unlocks_goes_on_when_the_lock_is_given_back() {
@@ -47,23 +48,47 @@ fn to_unlock_one_lock_leaves_the_others() {
     assert!(ended.code == 125 && ended.stderr.contains("no script around this process holds y"), "{ended:?}");
 }
 
-/// The kernel ends all processes of a container with its first one: a stand-in, too, before it has told the server.
-#[test]
-fn the_first_process_of_a_container_gives_its_lock_back() {
+/// A script that is the first process of a container and holds x; None where that is not allowed.
+fn process_1(redis: &Redis, folder: &Path, rest: &str) -> Option<Process> {
     let namespace = ["--pid", "--fork", "--mount-proc", "--kill-child"];
     let allowed = Command::new("unshare").args(namespace).arg("true").output();
     if !allowed.as_ref().is_ok_and(|output| output.status.success()) {
         testkit::say(format_args!("SKIPPED: may not make a PID namespace: {allowed:?}"));
-        return;
+        return None;
     }
+    let text = format!("exec 9<$D; $F hold x --fd 9 --lease 10m || exit; trap '$F hold x -u' EXIT; {rest}");
+    let mut unshare = Command::new("unshare");
+    unshare.env("REDIS_URL", redis.url()).env("F", env!("CARGO_BIN_EXE_fairlock")).env("D", folder);
+    Some(Process::spawn(unshare.args(namespace).args(["env", "--default-signal", "sh", "-c", &text])))
+}
+
+/// The kernel ends all processes of a container with its first one: a stand-in, too, before it has told the server.
+#[test]
+fn the_first_process_of_a_container_gives_its_lock_back() {
     let (redis, folder) = (Redis::start(), tempfile::tempdir().unwrap());
-    let text = "exec 9<$D; $F hold x --fd 9 --lease 10m || exit; trap '$F hold x -u' EXIT; exit 3";
     for _ in 0..5 {
-        let mut unshare = Command::new("unshare");
-        unshare.env("REDIS_URL", redis.url()).env("F", env!("CARGO_BIN_EXE_fairlock")).env("D", folder.path());
-        let ended =
-            Process::spawn(unshare.args(namespace).args(["env", "--default-signal", "sh", "-c", text])).finish();
+        let Some(script) = process_1(&redis, folder.path(), "exit 3") else { return };
+        let ended = script.finish();
         assert!(ended.code == 3 && ended.stderr.contains("this script is process 1"), "{ended:?}");
+        assert_eq!(redis.state("x")["state"], "free");
+    }
+}
+
+/// The kernel keeps a signal from a first process that has no trap for it.
+#[test]
+fn a_container_that_is_stopped_gives_its_lock_back() {
+    let page = std::fs::read_to_string(testkit::root().join("docs/command-line.md")).unwrap();
+    let trap = "trap exit TERM INT";
+    assert!(page.contains(trap));
+    let (redis, folder) = (Redis::start(), tempfile::tempdir().unwrap());
+    for end in [Signal::TERM, Signal::INT] {
+        let rest = format!("{trap}; echo; sleep 1000 & wait");
+        let Some(script) = process_1(&redis, folder.path(), &rest) else { return };
+        script.line();
+        assert_eq!(redis.state("x")["state"], "held");
+        signal(children(script.id(), "sh")[0], end);
+        let ended = script.finish();
+        assert_eq!(ended.code, 128 + end.as_raw(), "{ended:?}");
         assert_eq!(redis.state("x")["state"], "free");
     }
 }
