@@ -136,6 +136,12 @@ pub(crate) fn strictest(holders: &[Holder]) -> Option<&Holder> {
     holders.iter().min_by_key(|holder| holder.most)
 }
 
+/// Whether an acquire that says one number is told that another one, the smallest of the holders, counts. An acquire that
+/// wants the lock alone waits for all of them anyway, and a writer keeps readers out as it should.
+pub(crate) fn differs(own: u32, limit: u32) -> bool {
+    own != limit && own != 1 && (own, limit) != (READERS.into(), 1)
+}
+
 /// The result of [`Lock::break_lease`](crate::Lock::break_lease) and
 /// [`Lock::force_break_lease`](crate::Lock::force_break_lease).
 ///

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use fairlock::operator::READERS;
+use fairlock::operator::{READERS, differs};
 use fairlock::state::Holder;
 
 use crate::exit::Failure;
@@ -82,16 +82,11 @@ impl Count {
             (held, READERS) => format!("{held} readers"),
             (held, limit) => format!("{held} of {limit}"),
         };
-        match own.filter(|own| self.differs_from(*own)) {
+        match own.filter(|own| differs(*own, self.limit)) {
             Some(READERS) => Some(format!("{count}; this job says --shared")),
             Some(own) => Some(format!("{count}; this job says {own}")),
             None => Some(count).filter(|_| (self.held, self.limit) != (1, 1)),
         }
-    }
-
-    /// Who wants to be alone waits for all of them anyway, and a writer keeps readers out as it should.
-    fn differs_from(self, own: u32) -> bool {
-        own != self.limit && own != 1 && (own, self.limit) != (READERS, 1)
     }
 
     /// The others who hold it, behind what is told of one: `, and another (2 of 4)`.

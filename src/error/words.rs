@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Cause;
-use crate::inspect::{Holder, READERS, strictest};
+use crate::inspect::{Holder, differs, strictest};
 
 /// A duration for people, without nanoseconds. A millisecond at least, because "0ns" reads like an error.
 pub(crate) fn brief(duration: &Duration) -> String {
@@ -61,9 +61,7 @@ pub(super) fn at(position: &Option<u64>, age: &Option<Duration>) -> String {
 
 /// How many hold it and how many may, for an acquire that said another number: `(3 of 5; this one says 2)`.
 pub(super) fn numbers(holders: &[Holder], held: &u64, most: &u32) -> String {
-    // Who wants to be alone waits for all of them anyway, and a writer keeps readers out as it should.
-    let differs = |limit: &u32| limit != most && *most != 1 && (*most, *limit) != (READERS.into(), 1);
-    let limit = strictest(holders).map(|holder| holder.most).filter(differs);
+    let limit = strictest(holders).map(|holder| holder.most).filter(|limit| differs(*most, *limit));
     limit.map_or_else(String::new, |limit| format!(" ({held} of {limit}; this one says {most})"))
 }
 
