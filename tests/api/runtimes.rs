@@ -3,7 +3,7 @@
 use std::thread;
 
 use fairlock::Client;
-use testkit::{RedisServer, SOON, keys_left};
+use testkit::{RedisServer, SOON, keys_left, soon};
 
 const CYCLES: u64 = 1000;
 
@@ -68,4 +68,32 @@ fn a_task_may_block_a_thousand_times_in_one_turn() {
     });
     all_done.recv_timeout(4 * SOON).expect("the task stands still");
     keys_left(&server);
+}
+
+/// As the guide says: the task that awaits the closure would drop its guard, and the closure would work on without it.
+#[tokio::test]
+async fn a_guard_that_a_blocking_closure_has_outlives_its_cancelled_task() {
+    let server = RedisServer::start();
+    let lock = Client::connect(&server.url()).await.unwrap().lock("lock").unwrap();
+    let guard = lock.acquire().await.unwrap();
+    let (begun, works) = tokio::sync::oneshot::channel();
+    let (finish, last_step) = std::sync::mpsc::channel();
+    let (ended, held) = tokio::sync::oneshot::channel();
+    let task = tokio::spawn(async move {
+        let work = move || {
+            begun.send(()).unwrap();
+            last_step.recv().unwrap();
+            ended.send(guard.check()).unwrap();
+            guard
+        };
+        tokio::task::spawn_blocking(work).await.unwrap().release().await
+    });
+    soon(works).await.unwrap();
+    task.abort();
+    assert!(soon(task).await.unwrap_err().is_cancelled());
+    lock.try_acquire().await.unwrap_err();
+    finish.send(()).unwrap();
+    soon(held).await.unwrap().unwrap();
+    // What the closure returns to nobody is dropped.
+    soon(lock.acquire()).await.unwrap().release().await.unwrap();
 }
