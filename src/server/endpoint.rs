@@ -140,7 +140,7 @@ pub(crate) fn digests() -> Arc<[String]> {
 
 /// The digest by which servers know a script.
 pub(crate) fn digest(script: &Source) -> String {
-    redis::Script::new(script.text).get_hash().to_owned()
+    sha1_smol::Sha1::from(script.text).digest().to_string()
 }
 
 pub(super) fn insecure() -> ConnectError {
