@@ -61,7 +61,13 @@ impl Values {
                 let sizes = [&most[..], &[as_claim, secret[0]][..], &label, &owner, &[0, 0]].concat();
                 [numbers, sizes, texts.concat()].concat()
             }
-            _ => b"0".into(),
+            (
+                "after" | "as_claim" | "buffer_us" | "count" | "force" | "heartbeat_us" | "in_cluster" | "label"
+                | "lease_us" | "left_us" | "liveness_us" | "owner" | "room" | "secret" | "switch" | "tell_from"
+                | "tell_most",
+                None,
+            ) => b"0".into(),
+            (_, None) => panic!("no value for {name}"),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 /// Scripts count in Lua, where whole numbers are exact up to here. A higher number is no number of theirs.
-pub(super) const MOST: u64 = 1 << 53;
+pub(crate) const LARGEST: u64 = 1 << 53;
 
 /// What is left to be read. What stands behind the values that are asked for was added by a later version.
 pub(crate) struct Packed<'a>(pub(crate) &'a [u8]);
@@ -19,7 +19,7 @@ impl<'a> Packed<'a> {
 
     pub(crate) fn number(&mut self) -> Option<u64> {
         let number = f64::from_le_bytes(self.take(8)?.try_into().ok()?);
-        let is_whole = number >= 0.0 && number <= MOST as f64 && number.fract() == 0.0;
+        let is_whole = number >= 0.0 && number <= LARGEST as f64 && number.fract() == 0.0;
         is_whole.then_some(number as u64)
     }
 

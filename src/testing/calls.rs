@@ -5,15 +5,13 @@ use std::slice::Iter;
 
 use rmpv::Value;
 
-use super::model::{Answer, Entry, MOST as MOST_HOLD, Memory, Own, Request, Seat, Terms};
-use crate::protocol::{Packed, Verb};
+use super::model::{Answer, Entry, MOST, Memory, Own, Request, Seat, Terms};
+use crate::protocol::{LARGEST, Packed, Verb};
 
 /// The version of the layout, with which memories and seats begin.
 const VERSION: u8 = 5;
 /// No id is longer.
 const LONGEST_ID: usize = 1000;
-/// Up to here scripts count exactly.
-const MOST: u64 = 1 << 53;
 
 /// What a script is asked by these arguments, and what the caller tells about itself. None: no client sends them.
 pub(super) fn read(verb: Verb, arguments: &[Vec<u8>]) -> Option<(Request, Entry)> {
@@ -84,7 +82,7 @@ impl Arguments<'_> {
     }
 
     fn number(&mut self) -> Option<u64> {
-        self.text()?.parse().ok().filter(|number| *number <= MOST)
+        self.text()?.parse().ok().filter(|number| *number <= LARGEST)
     }
 
     /// The numbers in one argument.
@@ -137,8 +135,8 @@ pub(crate) fn unsealed_seat(text: &[u8]) -> Option<Seat> {
     let [epoch, ticket, token] = unsealed(text)?;
     let mut rest = Packed(text.get(25..).unwrap_or_default());
     let mut size = || if text.is_empty() { Some(0) } else { rest.size().map(|size| size as u16) };
-    let slot = size().filter(|slot| *slot < MOST_HOLD)?;
-    Some(Seat { epoch, ticket, token, slot, most: size()?.min(MOST_HOLD) })
+    let slot = size().filter(|slot| *slot < MOST)?;
+    Some(Seat { epoch, ticket, token, slot, most: size()?.min(MOST) })
 }
 
 /// A memory or seat of these numbers. None of a lock stands for an empty one.

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::guards::{Guard, Taken, tell_by};
+use super::guards::{Holding, Taken, tell_by};
 use super::losses::Basis;
 use super::server::Reply;
 use crate::clock::Time;
@@ -43,7 +43,7 @@ pub(super) struct Client {
     /// Requests on broken connections that may still be executed.
     pub(super) limbo: VecDeque<Request>,
     pub(super) acquires: BTreeMap<Id, Acquire>,
-    pub(super) guards: BTreeMap<Id, Guard>,
+    pub(super) guards: BTreeMap<Id, Holding>,
     pub(super) questions: BTreeMap<QuestionId, Option<Time>>,
     /// The leases that are to be a reader's, by their questions.
     pub(super) downgrading: BTreeMap<QuestionId, Id>,
@@ -311,7 +311,7 @@ impl Client {
                 let tell_by = tell_by(&spec, local, deadline);
                 let most = spec.most;
                 let (taken, era, basis) = (Taken::Offered, basis.era, Some(basis));
-                let guard = Guard {
+                let guard = Holding {
                     lock,
                     spec,
                     token: token.get(),

@@ -16,7 +16,7 @@ pub(super) enum Taken {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Guard {
+pub(super) struct Holding {
     pub(super) lock: usize,
     pub(super) spec: Arc<Spec>,
     pub(super) token: u64,
@@ -39,7 +39,7 @@ pub(super) struct Guard {
     pub(super) era: u32,
 }
 
-impl Guard {
+impl Holding {
     /// Whether its holder may believe in it.
     pub(super) fn is_believed(&self, now: Time) -> bool {
         !self.lost && self.taken != Taken::Reclaimed && now < self.deadline

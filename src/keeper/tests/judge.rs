@@ -1,6 +1,6 @@
 //! The promises, judged after every step by what callers may believe and what the server holds.
 
-use super::guards::Guard;
+use super::guards::Holding;
 use super::model::Lease;
 use super::server::Executed;
 use super::world::{MS, World};
@@ -16,7 +16,7 @@ impl World {
     /// I1 and I4: holders believe in their leases only while that is true, and no more of them than each lets in.
     pub(super) fn judge(&mut self) {
         let mut broken = None;
-        let mut believed: Vec<(String, &Guard)> = Vec::new();
+        let mut believed: Vec<(String, &Holding)> = Vec::new();
         for client in self.clients.iter().filter(|client| client.alive) {
             let local = client.clock(self.now);
             for (id, guard) in &client.guards {
@@ -63,7 +63,7 @@ impl World {
     }
 
     /// Whether the server still has the data on which this guard rests, and no jump of its clock shortened the lease.
-    fn counts(&self, guard: &Guard) -> bool {
+    fn counts(&self, guard: &Holding) -> bool {
         let rests_on_what_is_there = guard.basis == Some(self.server.basis) && !self.server.forgot_the_time();
         rests_on_what_is_there && !self.server.forced.contains(&guard.token)
     }

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::clients::Client;
-use super::guards::Guard;
+use super::guards::Holding;
 use super::model::Lock;
 use super::server::{Executed, Words};
 use super::world::{MS, World};
@@ -124,7 +124,7 @@ impl World {
         if state.grants > before.grants {
             let era = self.server.basis.era;
             // A lease from before that ends later than all of which a client knew that has returned.
-            let is_unknown = |client: &Client, guard: &Guard| {
+            let is_unknown = |client: &Client, guard: &Holding| {
                 let before = guard.lock == executed.lock && guard.basis.is_some_and(|of| of.era < era);
                 let outlasts = past.waited_for > 0 && client.when(guard.deadline) > past.waited_for;
                 before && guard.is_believed(client.clock(self.now)) && outlasts
@@ -146,7 +146,7 @@ impl World {
             guards.filter_map(move |(id, guard)| Some((client, id, guard, guard.basis?)))
         });
         // Because they have one slot, or because one lets no other in.
-        let do_not_fit = |one: &Guard, other: &Guard| one.slot == other.slot || one.most.min(other.most) < 2;
+        let do_not_fit = |one: &Holding, other: &Holding| one.slot == other.slot || one.most.min(other.most) < 2;
         let stands = |token| !self.server.forced.contains(token);
         let believed: Vec<_> =
             believed.filter(|(_, _, guard, basis)| basis.jumps == jumps && stands(&guard.token)).collect();

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use rmpv::ValueRef;
 
-use crate::protocol::packed::MOST;
+use crate::protocol::packed::LARGEST;
 
 /// A value of a reply, independent of the wire.
 pub(crate) trait Value: Sized {
@@ -47,7 +47,7 @@ pub(super) fn number(value: &impl Value) -> Option<u64> {
         Some(number) => u64::try_from(number).ok(),
         None => std::str::from_utf8(value.bytes()?).ok()?.parse().ok(),
     };
-    number.filter(|number| *number <= MOST)
+    number.filter(|number| *number <= LARGEST)
 }
 
 /// A slot, or a number of holders.
