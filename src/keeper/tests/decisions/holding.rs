@@ -42,6 +42,16 @@ fn a_claim_counts_from_the_last_sign_of_life_and_is_confirmed_after_a_tenth_of_a
     }
 }
 
+/// The server may have executed a heartbeat as soon as it was sent.
+#[test]
+fn a_claim_counts_from_when_the_last_heartbeat_was_sent() {
+    let mut machine = waiting(LockOptions::new(), 1, seconds(2.0));
+    let (request, call) = tick_sends(&mut machine, 3.4);
+    assert!(matches!(call, Request::Heartbeat(_)), "{call:?}");
+    answer_brings(&mut machine, 5.0, request, alive(0, seconds(30.0)));
+    assert_eq!(granted(&grant_brings(&mut machine, 6.0, 1, 9)), Some(at(3.4 + 10.0 - 0.051)));
+}
+
 /// Also where a whole lease is no longer than the liveness: it counts from the last sign of life.
 #[test]
 fn a_claim_that_is_as_long_as_a_lease_is_confirmed_too() {
