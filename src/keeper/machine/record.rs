@@ -370,8 +370,8 @@ impl Grant {
         Self { token: own.token, slot: own.slot, term: Term::told(sent, own.left, spec.lease), claim: own.claim }
     }
 
-    /// Whether the end is so near that the holder would have to be told: of a claim, before its confirmation can be
-    /// answered, if that takes as long as the pause before it.
+    /// Whether the end is so near that its holder would have to be told. Of a claim: whether it ends before a
+    /// confirmation, which is sent after [`confirm_after`], can be answered as fast.
     pub(super) fn is_short(&self, now: Time, spec: &Spec) -> bool {
         let confirmed = if self.claim { 2 * confirm_after(self.term, now) } else { Duration::ZERO };
         self.term.deadline() <= now + confirmed + self.term.notice(spec.lease, spec.notice)
