@@ -180,8 +180,8 @@ class _Lease(OfOneProcess):
 
 class Held(_Lease, _native.Block):
     """A lock that this process holds, for threads: until :meth:`release`, the end of its ``with`` block, or the loss of
-    its lease. If nobody refers to it any more, it is released in the background, and a ``RuntimeWarning`` says so if nothing
-    was done with it: ``await lock.acquire()`` alone on a line does not keep the lock.
+    its lease. If nobody refers to it any more, it is released in the background, and a ``RuntimeWarning`` says so: neither
+    ``await lock.acquire()`` alone on a line nor ``lock.acquire().wait().token`` keeps the lock.
 
     The client's own thread, which needs no GIL, renews the lease. Code cannot be stopped from outside when the lease is
     lost: call :meth:`check` before steps that matter, or wait for :attr:`lost`.

@@ -1,7 +1,6 @@
 //! Leases that are held.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use fairlock::compat::{refresh, set_automatic_renewal, verify};
@@ -21,26 +20,24 @@ pub(crate) struct Guard {
     held: fairlock::Held,
     /// None when it was released.
     guard: Arc<Mutex<Option<fairlock::Guard>>>,
-    /// Whether anything was done with it.
-    used: AtomicBool,
 }
 
-/// `await lock.acquire()` alone on a line, and `if await lock.acquire():`, drop what they get before the next line.
+/// `await lock.acquire()` alone on a line, `if await lock.acquire():` and `token = lock.acquire().wait().token` drop what
+/// they get before the next line. What was asked of the lease before that tells nothing of it.
 impl Drop for Guard {
     fn drop(&mut self) {
-        if !*self.used.get_mut() {
-            warn_of(&self.guard, std::slice::from_ref(&self.held));
-        }
+        warn_of(&self.guard, std::slice::from_ref(&self.held));
     }
 }
 
 fn warn_of<T>(guard: &Mutex<Option<T>>, leases: &[fairlock::Held]) {
     let held = guard.lock().unwrap_or_else(PoisonError::into_inner).is_some();
-    if held && !exits() && !leases.iter().any(|lease| of_parent(lease).is_some()) {
+    // A lease that is over, or the parent's, is not released here. The holder was told what it lost.
+    if held && !exits() && leases.iter().all(|lease| lease.check().is_ok()) {
         let names: Vec<_> = leases.iter().map(|lease| format!("{:?}", lease.name())).collect();
         warn(&format!(
-            "the lease of {} was dropped without a use, and is released: write `with`, or keep it (`held = ...`) and \
-             release it in the end",
+            "the lease of {} was dropped without a release, and is released now, so what follows does not hold the lock: \
+             write `with`, or keep it (`held = ...`) until `held.release()`",
             names.join(", ")
         ));
     }
@@ -79,17 +76,12 @@ fn not_at_the_end<T>(guard: T) -> Option<T> {
 
 impl Guard {
     pub(crate) fn new(guard: fairlock::Guard) -> Self {
-        Self { held: guard.held(), guard: Arc::new(Mutex::new(Some(guard))), used: AtomicBool::new(false) }
+        Self { held: guard.held(), guard: Arc::new(Mutex::new(Some(guard))) }
     }
 
     pub(crate) fn to_give_back(&self) -> Weak<dyn GiveBack> {
         let guard: Arc<dyn GiveBack> = self.guard.clone();
         Arc::downgrade(&guard)
-    }
-
-    fn held(&self) -> &fairlock::Held {
-        self.used.store(true, Ordering::Relaxed);
-        &self.held
     }
 
     fn take(&self) -> Option<fairlock::Guard> {
@@ -98,12 +90,12 @@ impl Guard {
 
     /// An operation of the guard. If it was released, or belongs to the parent process, the lease says so.
     fn ask<T>(&self, py: Python<'_>, operation: impl FnOnce(&fairlock::Guard) -> T) -> PyResult<T> {
-        if let Some(lost) = of_parent(self.held()) {
+        if let Some(lost) = of_parent(&self.held) {
             return Err(lost.raise(py));
         }
         let answer = self.guard.lock().unwrap_or_else(PoisonError::into_inner).as_ref().map(operation);
         // Without the mutex: making an exception runs Python, and with it handlers of signals.
-        answer.ok_or_else(|| match self.held().check() {
+        answer.ok_or_else(|| match self.held.check() {
             Err(lost) => lost.raise(py),
             Ok(()) => crate::errors::invalid("the lock is being released"),
         })
@@ -114,71 +106,71 @@ impl Guard {
 impl Guard {
     #[getter]
     fn name(&self) -> &str {
-        self.held().name()
+        self.held.name()
     }
 
     #[getter]
     fn token(&self) -> u64 {
-        self.held().token()
+        self.held.token()
     }
 
     #[getter]
     fn ticket(&self) -> u64 {
-        self.held().ticket()
+        self.held.ticket()
     }
 
     #[getter]
     fn slot(&self) -> u32 {
-        self.held().slot()
+        self.held.slot()
     }
 
     #[getter]
     fn most(&self) -> u32 {
-        self.held().most()
+        self.held.most()
     }
 
     #[getter]
     fn id(&self) -> String {
-        self.held().id()
+        self.held.id()
     }
 
     #[getter]
     fn owner(&self) -> &str {
-        self.held().owner()
+        self.held.owner()
     }
 
     #[getter]
     fn label(&self) -> &str {
-        self.held().label()
+        self.held.label()
     }
 
     #[getter]
     fn lease(&self) -> f64 {
-        self.held().lease_length().as_secs_f64()
+        self.held.lease_length().as_secs_f64()
     }
 
     #[getter]
     fn granted_at(&self) -> f64 {
-        since_epoch(self.held().granted_at())
+        since_epoch(self.held.granted_at())
     }
 
     #[getter]
     fn waited(&self) -> f64 {
-        self.held().waited().as_secs_f64()
+        self.held.waited().as_secs_f64()
     }
 
     #[getter]
     fn remaining(&self) -> f64 {
-        self.held().remaining().as_secs_f64()
+        self.held.remaining().as_secs_f64()
     }
 
     fn check(&self, py: Python<'_>) -> PyResult<()> {
-        self.held().check().map_err(|lost| lost.raise(py))
+        self.held.check().map_err(|lost| lost.raise(py))
     }
 
     /// Ends when the lease is over: with the loss as an exception that is not raised, or None if it was released.
     fn ended(&self) -> Operation {
-        Operation::new(self.held().ended(), |py, ended| match ended {
+        Operation::new(self.held.ended(), |py, ended| match ended {
             Some(loss) => Ok(lost(py, &loss)?.unbind()),
             None => Ok(py.None()),
         })
@@ -186,7 +178,7 @@ impl Guard {
 
     /// Ends at the next renewal, with what is left of the lease.
     fn renewed(&self) -> Operation {
-        Operation::new(self.held().renewed(), |py, renewed| match renewed {
+        Operation::new(self.held.renewed(), |py, renewed| match renewed {
             Ok(remaining) => Ok(remaining.as_secs_f64().into_pyobject(py)?.into_any().unbind()),
             Err(lost) => Err(lost.raise(py)),
         })
@@ -243,31 +235,23 @@ pub(crate) struct AllGuard {
     /// Views, which outlive the release.
     held: Vec<fairlock::Held>,
     guard: Arc<Mutex<Option<fairlock::AllGuard>>>,
-    used: AtomicBool,
 }
 
 impl Drop for AllGuard {
     fn drop(&mut self) {
-        if !*self.used.get_mut() {
-            warn_of(&self.guard, &self.held);
-        }
+        warn_of(&self.guard, &self.held);
     }
 }
 
 impl AllGuard {
     pub(crate) fn new(guard: fairlock::AllGuard) -> Self {
         let held = guard.guards().iter().map(|guard| guard.held()).collect();
-        Self { held, guard: Arc::new(Mutex::new(Some(guard))), used: AtomicBool::new(false) }
+        Self { held, guard: Arc::new(Mutex::new(Some(guard))) }
     }
 
     pub(crate) fn to_give_back(&self) -> Weak<dyn GiveBack> {
         let guard: Arc<dyn GiveBack> = self.guard.clone();
         Arc::downgrade(&guard)
-    }
-
-    fn held(&self) -> &[fairlock::Held] {
-        self.used.store(true, Ordering::Relaxed);
-        &self.held
     }
 
     fn take(&self) -> Option<fairlock::AllGuard> {
@@ -281,7 +265,7 @@ impl AllGuard {
     #[getter]
     fn tokens<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let tokens = PyDict::new(py);
-        for held in self.held() {
+        for held in &self.held {
             tokens.set_item(held.name(), held.token())?;
         }
         Ok(tokens)
@@ -291,7 +275,7 @@ impl AllGuard {
     #[getter]
     fn slots<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let slots = PyDict::new(py);
-        for held in self.held() {
+        for held in &self.held {
             slots.set_item(held.name(), held.slot())?;
         }
         Ok(slots)
@@ -300,21 +284,20 @@ impl AllGuard {
     /// Of each lock the id of its acquire, its name, and how many may hold it together while this lease lasts.
     #[getter]
     fn leases(&self) -> Vec<(String, &str, u32)> {
-        self.held().iter().map(|held| (held.id(), held.name(), held.most())).collect()
+        self.held.iter().map(|held| (held.id(), held.name(), held.most())).collect()
     }
 
     #[getter]
     fn remaining(&self) -> f64 {
-        self.held().iter().map(fairlock::Held::remaining).min().unwrap_or_default().as_secs_f64()
+        self.held.iter().map(fairlock::Held::remaining).min().unwrap_or_default().as_secs_f64()
     }
 
     fn check(&self, py: Python<'_>) -> PyResult<()> {
-        self.held().iter().try_for_each(fairlock::Held::check).map_err(|lost| lost.raise(py))
+        self.held.iter().try_for_each(fairlock::Held::check).map_err(|lost| lost.raise(py))
     }
 
     /// As for one guard.
     fn ended(&self) -> Option<Operation> {
-        self.used.store(true, Ordering::Relaxed);
         let guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
         Some(Operation::new(guard.as_ref()?.lost(), |py, loss| match loss.reason {
             LostReason::Released => Ok(py.None()),

@@ -212,7 +212,8 @@ def test_what_they_are_told_works(client: fairlock.Client) -> None:
 
 
 def test_a_lease_that_nobody_keeps_warns_at_the_line(client: fairlock.Client) -> None:
-    """`await lock.acquire()` alone on a line, as of a lock of asyncio, and `if await lock.acquire():`."""
+    """`await lock.acquire()` alone on a line, as of a lock of asyncio, `if await lock.acquire():`, and what asks the lease
+    for something and does not keep it."""
     lock, index = client.lock("lock"), client.rw_lock("index")
 
     async def tasks() -> None:
@@ -220,31 +221,36 @@ def test_a_lease_that_nobody_keeps_warns_at_the_line(client: fairlock.Client) ->
         if await index.read():
             pass
         await client.lock_all(["lock", "index"])
+        assert (await lock.acquire()).token
+        assert await (await lock.acquire()).verify()
 
-    with pytest.warns(RuntimeWarning, match="^the lease of .* was dropped without a use, and is released: write") as caught:
+    with pytest.warns(RuntimeWarning, match="^the lease of .* was dropped without a release, and is released now") as caught:
         lock.acquire().wait()
         if index.read().wait():
             pass
         client.lock_all(["lock", "index"]).wait()
+        assert lock.acquire().wait().token
+        lock.acquire().wait().check()
+        lock.acquire().wait().renew()
+        assert "token" in str(lock.acquire().wait())
+        assert client.lock_all(["lock", "index"]).wait().tokens
         asyncio.run(tasks())
-    assert [warning.filename for warning in caught] == 6 * [__file__]
+    assert [warning.filename for warning in caught] == 13 * [__file__]
     is_free(lock)
     is_free(index.writer)
 
 
 @in_both_worlds
-async def test_a_lease_that_is_used_or_ends_does_not_warn(world: World, client: fairlock.Client) -> None:
+async def test_a_lease_that_ends_does_not_warn(world: World, client: fairlock.Client) -> None:
     lock = client.lock("lock")
     with no_warnings():
         held = await world.get(lock.acquire())
-        assert held.token
-        del held
-        held = await world.get(lock.acquire())
         await world.do(held.release)
         del held
-        both = await world.get(client.lock_all(["a", "b"]))
-        both.check()
-        del both
+        held = await world.get(lock.acquire())
+        await lock.break_lease(held.token, force=True)
+        await world.do(held.lost.wait)
+        del held
         async with lock.acquire(), client.lock_all(["a", "b"]), client.semaphore("gpu", 2).acquire():
             pass
     await world.is_free(lock)

@@ -25,7 +25,8 @@ def test_ctrl_c_interrupts_a_wait_and_leaves_the_queue(client: fairlock.Client, 
                 with client.lock("lock").acquire(): pass
             except KeyboardInterrupt:
                 print("interrupted")
-            print(client.lock("other").acquire().wait().token > 0)
+            held = client.lock("other").acquire().wait()
+            print(held.token > 0)
         """)
         waiting(lock, 1)
         process.process.send_signal(signal.SIGINT)
