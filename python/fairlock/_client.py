@@ -312,10 +312,12 @@ class Client(OfOneProcess):
         run at once, and :func:`fairlock.held` tells the function which of the slots is its.
 
         A function that only returns an awaitable or a generator is refused, when it is called: what it returns would run
-        without the lock. Decorate the coroutine function itself.
+        without the lock. Decorate the coroutine function itself. A class is refused: decorate its methods.
 
-        :param name: the lock, with arguments in braces: ``"reports:{user_id}"`` (default ``module.qualname``), or a lock, such
-            as a semaphore, ``index.reader`` or ``index.writer``, which has its own slots and options. A function of a
+        :param name: the lock (default ``module.qualname``), with arguments in braces: ``"reports:{user_id}"``, or
+            ``"reports:{user.id}"``. An object without a text of its own is refused, because Python shows its address, which
+            is another one in each process. Or a lock, such as a semaphore, ``index.reader`` or ``index.writer``, which has
+            its own slots and options. A function of a
             program, which is the module ``__main__``, needs a name: the default would be that of such functions of other
             programs, and another one where the file is imported.
         :param on_lost: as in :meth:`Lock.acquire`; a coroutine function is cancelled by default.

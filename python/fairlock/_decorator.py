@@ -7,12 +7,12 @@ import inspect
 import string
 from contextlib import suppress
 from contextvars import ContextVar, Token
-from typing import Any, Callable, NoReturn, Optional, Tuple, TypeVar, Union
+from typing import Any, Callable, Dict, NoReturn, Optional, Tuple, TypeVar, Union
 
 from ._errors import InvalidOption
 from ._held import AsyncHeld, Held
 from ._lock import Acquire, Lock
-from ._options import OnLost
+from ._options import OnLost, has_address, own_text
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -75,6 +75,11 @@ def decorate(
     on_lost: Optional[OnLost],
 ) -> F:
     """The function, each call of which holds the lock."""
+    if inspect.isclass(function):
+        raise TypeError(
+            f"{called(function)} is a class: the lock would be held while an object is made, and not while it is used. "
+            "Decorate its methods"
+        )
     if _is_one(inspect.isgeneratorfunction, function) or _is_one(inspect.isasyncgenfunction, function):
         raise TypeError(
             f"{called(function)} is a generator: it would run after the lock is released. Acquire the lock within it"
@@ -173,9 +178,22 @@ def _names(
     def of_call(args: Any, kwargs: Any) -> Lock:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        return lock(template.format(**bound.arguments))
+        chosen = template.format(**bound.arguments)
+        if has_address(chosen):
+            _refuse_addresses(template, bound.arguments)
+        return lock(chosen)
 
     return of_call
+
+
+def _refuse_addresses(template: str, arguments: Dict[str, Any]) -> None:
+    """Names the argument whose text has an address in it. A ``str`` says what its caller wants."""
+    formatter = string.Formatter()
+    for _, field, _, conversion in formatter.parse(template):
+        value = "" if field is None else formatter.get_field(field, (), arguments)[0]
+        if not isinstance(value, str):
+            text = str(formatter.convert_field(value, conversion))
+            own_text(f"{{{field}}} in the lock's name {template!r}", value, text, f"{{{field}.id}}")
 
 
 def _always(lock: Lock) -> Callable[..., Lock]:

@@ -7,7 +7,7 @@ from typing import Any, Callable, Dict, Optional, Tuple
 from ._held import AsyncHeld, Held
 from ._hints import explains
 from ._lock import Acquire, Lock
-from ._options import AcquireOptions, Unpack
+from ._options import AcquireOptions, Unpack, own_text
 from ._values import OfOneProcess
 
 
@@ -31,7 +31,8 @@ class KeyedMutex(OfOneProcess):
         """The lock of this key, ``SPACE:KEY``. No two keys share a name: in the key braces and percent signs are written as
         in URLs, in the space colons and percent signs.
         """
-        text = str(key).replace("%", "%25").replace("{", "%7B").replace("}", "%7D")
+        text = key if isinstance(key, str) else own_text(f"a key of {self._space!r}", key, str(key), "`key.id`")
+        text = text.replace("%", "%25").replace("{", "%7B").replace("}", "%7D")
         return self._lock(f"{self._space}:{text}")
 
     @explains(AcquireOptions)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import os
+import re
 import sys
 from typing import (
     TYPE_CHECKING,
@@ -191,6 +192,21 @@ def whole(option: str, value: SupportsIndex, allowed: range = range(2**32)) -> i
     if number not in allowed:
         raise InvalidOption(f"{option} is {value!r}, but must be a whole number from {allowed[0]} to {allowed[-1]}")
     return number
+
+
+def has_address(text: str) -> bool:
+    """Whether it may be the text that Python gives to an object without one of its own."""
+    return re.search(" at 0x[0-9a-fA-F]+>", text) is not None
+
+
+def own_text(what: str, value: object, text: str, instead: str) -> str:
+    """The text of a value in a lock's name, if it is the same in all processes."""
+    if has_address(text):
+        raise InvalidOption(
+            f"{what} is {text!r}, which is another text in each process: {type(value).__name__!r} has no text of its own. "
+            f"Write what all processes know it by, as {instead}"
+        )
+    return text
 
 
 def path(value: Optional[Path]) -> Optional[str]:

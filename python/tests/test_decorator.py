@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 import sys
 import threading
@@ -74,6 +75,47 @@ def test_an_object_that_is_called_as_a_coroutine_function_holds_the_lock(client:
     with pytest.raises(fairlock.InvalidOption, match="no name that is the same in all processes"):
         client.locked(Job())
     is_free(client.lock("lock"))
+
+
+class Account:
+    """Has no text of its own."""
+
+    id = 7
+
+
+def test_a_value_without_a_text_names_no_lock(client: fairlock.Client) -> None:
+    """Its text would be its address: another lock in each process."""
+
+    class Named(Account):
+        def __str__(self) -> str:
+            return "named"
+
+    def is_locked(name: str) -> bool:
+        return client.lock(name).is_locked().wait()
+
+    @client.locked("a:{a.id}:{b}")
+    def texts(a: object, b: object) -> bool:
+        return is_locked(f"a:7:{b}")
+
+    assert texts(Account(), Named()) and texts(Account(), "<x at 0x7f>")
+    for template, field in (("a:{a}:{b}", "b"), ("a:{a!r}", "a"), ("{b!s:>9}", "b"), ("a:{c[0]}", "c[0]"), ("a:{c}", "c")):
+
+        @client.locked(template)
+        def refused(a: object, b: object, c: object) -> None:
+            raise AssertionError("it ran")
+
+        says = rf"^{{{re.escape(field)}}} in the lock's name .* is '.* at 0x.*another text in each process.*as {{{re.escape(field)}\.id}}"
+        with pytest.raises(fairlock.InvalidOption, match=says):
+            refused(Named(), Account(), [Account()])
+    mutex = client.keyed_mutex("accounts")
+    assert mutex.lock(Named()).name == "accounts:named"
+    with pytest.raises(fairlock.InvalidOption, match="^a key of 'accounts' is '.*has no text of its own.*as `key.id`"):
+        mutex.locked(Account())
+
+
+def test_a_class_is_refused(client: fairlock.Client) -> None:
+    with pytest.raises(TypeError, match="Account is a class: the lock would be held while an object is made.*its methods"):
+        client.locked("account")(Account)
 
 
 def test_a_function_asks_which_slot_it_has(client: fairlock.Client) -> None:
