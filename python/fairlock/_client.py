@@ -68,6 +68,7 @@ class Client(OfOneProcess):
     Raises :exc:`InvalidOption`.
     """
 
+    @explains()
     def __init__(
         self,
         url: Optional[str] = None,
@@ -333,7 +334,7 @@ class Client(OfOneProcess):
                 function,
                 name,
                 lambda chosen: self._lock(chosen, checked),
-                lambda lock, lost: lock.acquire(after, label=label, owner=owner, on_lost=lost),
+                lambda lock, lost: lock.acquire(timeout=after, label=label, owner=owner, on_lost=lost),
                 on_lost,
             )
 

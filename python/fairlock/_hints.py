@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, Iterable, NoReturn, Tuple, Type, TypeVar
+from typing import TYPE_CHECKING, Any, Callable, ClassVar, Dict, Iterable, NoReturn, Optional, Tuple, Type, TypeVar
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -12,20 +12,30 @@ F = TypeVar("F", bound=Callable[..., Any])
 _ARGUMENTS: Dict[str, str] = {
     "blocking": "try_acquire(), try_read() and try_write() do not wait, and raise fairlock.Busy",
     "blocking_timeout": "acquire() takes `timeout=` for how long to wait",
+    "db": "the URL says it: `redis://host:port/db`",
+    "decode_responses": "nothing of the server's is handed out, so leave it out",
     "expire": "client.lock() takes `lease=` for how long the lock lasts without a renewal",
+    "host": "the URL says it: `redis://host:port/db`",
+    "port": "the URL says it: `redis://host:port/db`",
     "sleep": "nobody polls here, so leave it out",
+    "ssl": "the URL says it: `rediss://host:port/db`",
     "thread_local": "a lease belongs to whoever has `held`, so leave it out",
     "timeout": "`lease=` is how long it lasts without a renewal, and acquire() takes `timeout=` for how long to wait",
+    "unix_socket_path": "the URL says it: `unix:///path`",
+    "username": "the login is `user=` and `password=`",
     "value": "`slots=` is how many may hold it together",
 }
 
 
-def explains(*options: Type[Any], refused: Iterable[str] = ()) -> Callable[[F], F]:
+def explains(
+    *options: Type[Any], refused: Iterable[str] = (), positional_to: Callable[[Any], Optional[str]] = lambda _: None
+) -> Callable[[F], F]:
     """A function that names itself when it refuses an argument, and not an inner function, and says what to write if other
     locks have such an argument, or take it without its name.
 
     :param options: the types of those that it unpacks.
     :param refused: arguments that it refuses itself, because it knows why.
+    :param positional_to: why this object takes no argument without its name, if it does not.
     """
 
     def decorate(function: F) -> F:
@@ -36,16 +46,23 @@ def explains(*options: Type[Any], refused: Iterable[str] = ()) -> Callable[[F], 
         own = positional.count("self")
         most = len(positional) - own
         takes = f"at most {most} positional argument{'s' if most > 1 else ''}" if most else "no positional argument"
-        wait = f": write `{function.__name__}(timeout=3)` to wait so long; {_ARGUMENTS['blocking']}"
+        title = function.__qualname__.split(".")[0] if function.__name__ == "__init__" else function.__name__
+        hint = ""
+        if "timeout" in positional:
+            hint = f": write `{title}(timeout=3)` to wait so long; {_ARGUMENTS['blocking']}"
+        elif "lease" in known:
+            hint = f": {_ARGUMENTS['timeout']}"
 
         def check(values: Tuple[Any, ...], names: Iterable[str]) -> None:
             if len(values) > len(positional):
-                hint = wait if "timeout" in positional else ""
-                raise TypeError(f"{function.__name__}() takes {takes}, and got {len(values) - own}{hint}")
+                raise TypeError(f"{title}() takes {takes}, and got {len(values) - own}{hint}")
+            why = positional_to(values[0]) if len(values) > own > 0 else None
+            if why is not None:
+                raise TypeError(f"{title}() takes no positional argument here: {why}")
             for name in names:
                 if name not in known:
-                    hint = f": {_ARGUMENTS[name]}" if name in _ARGUMENTS else ""
-                    raise TypeError(f"{function.__name__}() has no argument {name!r}{hint}")
+                    instead = f": {_ARGUMENTS[name]}" if name in _ARGUMENTS else ""
+                    raise TypeError(f"{title}() has no argument {name!r}{instead}")
 
         result: Any
         if inspect.iscoroutinefunction(function):

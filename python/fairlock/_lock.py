@@ -150,6 +150,13 @@ class AcquireAll(_Scoped[AllHeld, AsyncAllHeld]):
         super().__init__(what, begin, AllHeld, AsyncAllHeld, timeout, awaited, AsyncAllHeld)
 
 
+def _places(lock: Lock) -> Optional[str]:
+    """Elsewhere the number is one of places."""
+    if lock.most == 1:
+        return None
+    return f"write `timeout=` to wait so long. One acquire takes one place; `client.lock({lock.name!r})` takes all"
+
+
 class Lock(OfOneProcess, Foreign):
     """A lock with its name and options, made by :meth:`Client.lock`, or a semaphore (:meth:`Client.semaphore`). It holds
     nothing until it is acquired, and may be kept and shared by threads, tasks and forked processes.
@@ -203,7 +210,7 @@ class Lock(OfOneProcess, Foreign):
         """The label that others see."""
         return self._native_lock().label
 
-    @explains()
+    @explains(positional_to=_places)
     def acquire(
         self,
         timeout: Optional[Seconds] = None,
@@ -273,7 +280,7 @@ class Lock(OfOneProcess, Foreign):
         how = seconds(timeout), text("label", label), text("owner", owner)
         return Acquire(f"{function} of the lock {self._name!r}", lambda: self._native_lock().try_acquire(*how), on_lost)
 
-    @explains()
+    @explains(positional_to=_places)
     def enqueue(
         self,
         timeout: Optional[Seconds] = None,

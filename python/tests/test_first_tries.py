@@ -166,8 +166,17 @@ ARGUMENTS: Dict[str, Make] = {
     "write() takes at most 1 positional argument, and got 2: write `write(timeout=3)`": (
         lambda client: client.rw_lock("lock").write(True, 3)  # type: ignore
     ),
+    # As of threading's and asyncio's semaphores, whose number is one of places.
+    "acquire() takes no positional argument here: write `timeout=` to wait so long. One acquire takes one place; "
+    "`client.lock('lock')` takes all": lambda client: client.semaphore("lock", 4).acquire(2),
+    "enqueue() takes no positional argument here: ": lambda client: client.semaphore("lock", 4).enqueue(2),
     "try_acquire() takes no positional argument, and got 1": lambda client: client.lock("lock").try_acquire(True),  # type: ignore
-    "lock() takes at most 1 positional argument, and got 2": lambda client: client.lock("lock", 60),  # type: ignore
+    "lock() takes at most 1 positional argument, and got 2: `lease=` is how long it lasts without a renewal, and": (
+        lambda client: client.lock("lock", 60)  # type: ignore
+    ),
+    "semaphore() takes at most 2 positional arguments, and got 3: `lease=` is": (
+        lambda client: client.semaphore("lock", 2, 60)  # type: ignore
+    ),
     "read() has no argument 'blocking'": lambda client: client.rw_lock("lock").read(blocking=False),  # type: ignore
     "try_write() has no argument 'lease'": lambda client: client.rw_lock("lock").try_write(lease=3),  # type: ignore
     "semaphore() has no argument 'leas'": lambda client: client.semaphore("lock", 2, leas=3),  # type: ignore
@@ -175,6 +184,13 @@ ARGUMENTS: Dict[str, Make] = {
     "keyed_mutex() has no argument 'leas'": lambda client: client.keyed_mutex("lock", leas=3),  # type: ignore
     "locked() has no argument 'leas'": lambda client: client.locked("lock", leas=3),  # type: ignore
     "connect() has no argument 'leas'": lambda client: fairlock.connect(leas=3),  # type: ignore
+    "connect() has no argument 'host': the URL says it: `redis://host:port/db`": (
+        lambda client: fairlock.connect(host="localhost", port=6379)  # type: ignore
+    ),
+    "Client() has no argument 'port': the URL says it: ": lambda client: fairlock.Client(port=6379),  # type: ignore
+    "Client() has no argument 'username': the login is `user=`": (
+        lambda client: fairlock.Client("redis://h", username="me")  # type: ignore
+    ),
     "aconnect() has no argument 'leas'": lambda client: asyncio.run(fairlock.aconnect(leas=3)),  # type: ignore
 }
 
