@@ -31,7 +31,7 @@ from ._options import (
     whole,
 )
 from ._rw_lock import RwLock
-from ._values import OfOneProcess, Seconds, seconds
+from ._values import OfOneProcess, Seconds, timeout_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -247,7 +247,7 @@ class Client(OfOneProcess):
             # A single text would be taken for its letters.
             raise InvalidOption(f"locks is {locks!r}, but must be a list of names and locks: [{locks!r}]")
         chosen = [self._one(lock, options) for lock in locks]
-        how = seconds(timeout), text("label", label), text("owner", owner)
+        how = timeout_of(timeout), text("label", label), text("owner", owner)
         return AcquireAll(
             f"lock_all({[lock.name for lock in chosen]!r})",
             lambda: _native.lock_all([lock._native_lock() for lock in chosen], *how),
@@ -281,7 +281,7 @@ class Client(OfOneProcess):
                 f"{checked['slots']} slots were given for a KeyedMutex, in which one holds a key: leave slots out, or use "
                 f"`semaphore(f\"{space}:{{key}}\", {checked['slots']})` for each key"
             )
-        return KeyedMutex(space, seconds(timeout), lambda name: self._lock(name, checked))
+        return KeyedMutex(space, timeout_of(timeout), lambda name: self._lock(name, checked))
 
     @overload
     def locked(self, name: F) -> F: ...
@@ -327,7 +327,7 @@ class Client(OfOneProcess):
         checked = lock_options(**options, slots=slots)
         if isinstance(name, Lock) and (options or slots is not None):
             raise InvalidOption(f"{name!r} has its own {', '.join(options) or 'slots'}: give that to what makes the lock")
-        after = seconds(timeout)
+        after = timeout_of(timeout)
 
         def of(function: F, name: Union[None, str, Lock]) -> F:
             return decorate(

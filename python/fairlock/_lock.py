@@ -13,7 +13,7 @@ from ._loops import Key, hold, waits
 from ._operation import Operation, nothing, the_same
 from ._options import OnLost, text, whole
 from ._state import Broken, History, LockState
-from ._values import OfOneProcess, Seconds, seconds
+from ._values import OfOneProcess, Seconds, timeout_of
 from ._waiting import AsyncWaiting, Waiting
 
 S = TypeVar("S", bound=Union[Held, AllHeld])
@@ -243,7 +243,7 @@ class Lock(OfOneProcess, Foreign):
         on_lost: Optional[OnLost] = None,
     ) -> Acquire:
         """As :meth:`acquire`, for the public method with this name."""
-        how = seconds(timeout), text("label", label), text("owner", owner)
+        how = timeout_of(timeout), text("label", label), text("owner", owner)
         return Acquire(
             f"{function} of the lock {self._name!r}",
             lambda: self._native_lock().acquire(*how),
@@ -277,7 +277,7 @@ class Lock(OfOneProcess, Foreign):
         on_lost: Optional[OnLost] = None,
     ) -> Acquire:
         """As :meth:`try_acquire`, for the public method with this name."""
-        how = seconds(timeout), text("label", label), text("owner", owner)
+        how = timeout_of(timeout), text("label", label), text("owner", owner)
         return Acquire(f"{function} of the lock {self._name!r}", lambda: self._native_lock().try_acquire(*how), on_lost)
 
     @explains(positional_to=_places)
@@ -290,7 +290,7 @@ class Lock(OfOneProcess, Foreign):
         on_lost: Optional[OnLost] = None,
     ) -> Operation[Waiting, AsyncWaiting]:
         """Takes a place in the queue and returns as soon as it has a ticket. The timeout goes on meanwhile."""
-        how = seconds(timeout), text("label", label), text("owner", owner)
+        how = timeout_of(timeout), text("label", label), text("owner", owner)
         return Operation(
             f"enqueue() of the lock {self._name!r}",
             lambda: self._native_lock().enqueue(*how),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import timedelta
 from typing import NoReturn, Optional, SupportsIndex, Union, overload
 
@@ -25,6 +26,17 @@ def seconds(time: Optional[Seconds]) -> Optional[float]:
         hint = "; a try that does not wait is try_acquire()" if time is False else ""
         raise InvalidOption(f"a time is {time!r}, but must be a number of seconds or a timedelta{hint}")
     return float(time)
+
+
+def timeout_of(time: Optional[Seconds]) -> Optional[float]:
+    """How many seconds an acquire waits; None is for ever, as -1 is elsewhere."""
+    after = seconds(time)
+    if after is not None and not 0 <= after < math.inf:
+        raise InvalidOption(
+            f"timeout is {after:g} s, but must be a finite time from 0 on: to wait for ever leave it out, and a try that does "
+            "not wait is try_acquire()"
+        )
+    return after
 
 
 class OfOneProcess:

@@ -49,7 +49,15 @@ def test_a_wrong_option_of_a_lock_names_what_is_allowed(lazy: Anything, options:
     [
         (lambda client: client.lock("\ud800"), "the lock's name"),
         (lambda client: client.lock(5), "the lock's name is 5, but must be a text"),
-        (lambda client: client.lock("a").acquire(timeout=float("inf")).wait(), "finite"),
+        # At the call, and not when it waits. Elsewhere -1 is for ever.
+        (lambda client: client.lock("a").acquire(timeout=float("inf")), "timeout is inf s, but must be a finite time"),
+        (lambda client: client.lock("a").acquire(timeout=-1), "timeout is -1 s.*to wait for ever leave it out, and a try"),
+        (lambda client: client.lock("a").try_acquire(timeout=float("nan")), "timeout is nan s, but must be a finite time"),
+        (lambda client: client.lock("a").enqueue(timeout=-1), "timeout is -1 s"),
+        (lambda client: client.lock_all(["a"], timeout=-1), "timeout is -1 s"),
+        (lambda client: client.rw_lock("a").read(timeout=-0.5), "timeout is -0.5 s"),
+        (lambda client: client.locked("a", timeout=-1), "timeout is -1 s"),
+        (lambda client: client.keyed_mutex("a", timeout=-1), "timeout is -1 s"),
         (lambda client: client.lock("a").acquire(label=5), "label is 5"),
         (lambda client: client.lock("a").try_acquire(owner=b"x"), "owner is b'x'"),
         (lambda client: client.lock("a").enqueue(label="\ud800"), "UTF-8"),
