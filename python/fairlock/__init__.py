@@ -5,6 +5,8 @@
 ...     work(token=held.token)
 """
 
+from typing import TYPE_CHECKING
+
 from . import _interpreter as _interpreter  # first: it refuses sub-interpreters
 from . import _native
 from ._all_held import AllHeld, AsyncAllHeld
@@ -29,6 +31,7 @@ from ._errors import (
     Unavailable,
 )
 from ._held import AsyncHeld, AsyncLost, Held, Lost
+from ._hints import no_such_name as _no_such_name
 from ._keyed import KeyedMutex
 from ._lock import Acquire, AcquireAll, Lock
 from ._operation import Operation
@@ -86,3 +89,6 @@ __version__ = _native.version()
 # Tracebacks and pickles name what people import.
 for _name in __all__:
     globals()[_name].__module__ = __name__
+
+if not TYPE_CHECKING:
+    __getattr__ = _no_such_name

@@ -91,7 +91,7 @@ class Client(OfOneProcess):
     ) -> None:
         _green.refuse_eventlet()
         self._settings: Dict[str, Any] = {
-            "url": text("the URL", url),
+            "url": self._url(url),
             "sentinels": None if sentinels is None else texts("sentinels", sentinels),
             "master": text("master", master),
             "nodes": None if nodes is None else texts("nodes", nodes),
@@ -109,6 +109,16 @@ class Client(OfOneProcess):
         }
         check_client(self._settings)
         self._client = None if _connected else _process.own(_native.connect_lazy(self._settings))
+
+    @staticmethod
+    def _url(url: Optional[str]) -> Optional[str]:
+        if url is None or isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            return text("the URL", url)
+        # Its text may be long, and have a password.
+        found = f"the URL is an object of {type(url).__module__}.{type(url).__qualname__}, but must be a text"
+        if hasattr(url, "connection_pool") or hasattr(url, "nodes_manager"):
+            found += ": give its URL, or write `fairlock.compat.client_of(client)`, which reads the settings of one of redis-py"
+        raise InvalidOption(found)
 
     def _begin_anew(self) -> None:
         """Closes the native client. This object and its locks connect anew when they are used."""

@@ -44,7 +44,7 @@ def _lease(asked: str) -> Union[Held, AsyncHeld]:
     if entry is None:
         raise RuntimeError(
             f"no function that client.locked() decorates runs in this thread or task: call fairlock.{asked}() in one, or "
-            "in what it calls"
+            "in what it calls. A block has its own: `with lock.acquire() as held:`"
         )
     return entry[0]
 

@@ -86,6 +86,47 @@ def explains(
     return decorate
 
 
+def made_by(form: str, kind: Type[Any]) -> Callable[[F], F]:
+    """An ``__init__`` that only this package calls: its second argument is of this kind.
+
+    :param form: what people write.
+    """
+
+    def decorate(function: F) -> F:
+        most = len(inspect.signature(function).parameters)
+
+        @functools.wraps(function)
+        def init(*args: Any, **kwargs: Any) -> Any:
+            if kwargs or len(args) != most or not isinstance(args[2], kind):
+                raise TypeError(f"a {type(args[0]).__name__} is made by a client: write `{form}`")
+            return function(*args)
+
+        result: Any = init
+        return result  # type: ignore[no-any-return]
+
+    return decorate
+
+
+#: What other packages have, and this one has not.
+_NAMES: Dict[str, str] = {
+    "RLock": "no lock here is acquired again by its holder: hand `held` down, or ask `fairlock.held()` in what it calls",
+    "Semaphore": "write `client.semaphore(name, slots)`",
+    "BoundedSemaphore": "write `client.semaphore(name, slots)`",
+    "AsyncLock": "write `async with client.lock(name).acquire() as held:`",
+    "Redis": "write `fairlock.connect(url)`",
+    "LockError": "write `fairlock.Error`, or `fairlock.LockLost` for a lease that is over",
+    "LockNotOwnedError": "write `fairlock.LockLost`",
+    "compat": "write `import fairlock.compat`",
+    "testing": "write `import fairlock.testing`",
+}
+
+
+def no_such_name(name: str) -> NoReturn:
+    """The ``__getattr__`` of the package."""
+    hint = f": {_NAMES[name]}" if name in _NAMES else ""
+    raise AttributeError(f"module 'fairlock' has no attribute {name!r}{hint}")
+
+
 class Foreign:
     """An object that other libraries know in another form."""
 

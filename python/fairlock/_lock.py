@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from types import TracebackType
+from types import FunctionType, TracebackType
 from typing import Any, Callable, Generic, List, Optional, SupportsIndex, Type, TypeVar, Union
 
 from . import _native
 from ._all_held import AllHeld, AsyncAllHeld
 from ._held import AsyncHeld, Held, check_on_lost
-from ._hints import Foreign, explains
+from ._hints import Foreign, explains, made_by
 from ._loops import Key, hold, waits
 from ._operation import Operation, nothing, the_same
 from ._options import OnLost, text, whole
@@ -167,7 +167,7 @@ class Lock(OfOneProcess, Foreign):
     _block = "`with lock.acquire() as held:`, or in a task `async with lock.acquire() as held:`"
     _instead = (
         (("locked",), "write `lock.is_locked().wait()`, or in a task `await lock.is_locked()`"),
-        (("owned",), "write `held.verify()` or `lock.is_locked_by_me().wait()`"),
+        (("owned",), "write `held.verify()`, in a task `await held.verify()`, or `lock.is_locked_by_me().wait()`"),
         (("reacquire",), "write `held.renew()`, where `held` is what acquire() has given"),
         (
             ("release",),
@@ -177,6 +177,7 @@ class Lock(OfOneProcess, Foreign):
         (dir(Held), "write `held.{name}`, where `held` is what acquire() has given: `with lock.acquire() as held:`"),
     )
 
+    @made_by("fairlock.connect(url).lock(name)", FunctionType)
     def __init__(self, name: str, native_lock: Callable[[], _native.Lock], client: object) -> None:
         self._name = name
         self._most = native_lock().most

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Optional, SupportsIndex
 
 from ._held import Held
-from ._hints import Foreign, explains
+from ._hints import Foreign, explains, made_by
 from ._lock import Acquire, Lock
 from ._operation import Operation
 from ._options import AcquireOptions, Unpack, WithoutTimeout
@@ -36,6 +36,7 @@ class RwLock(OfOneProcess, Foreign):
         (dir(Held), "write `held.{name}`, where `held` is what read() or write() has given: `with index.read() as held:`"),
     )
 
+    @made_by("fairlock.connect(url).rw_lock(name)", Lock)
     def __init__(self, reader: Lock, writer: Lock) -> None:
         self._reader = reader
         self._writer = writer

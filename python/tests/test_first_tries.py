@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from typing import Any, Callable, Dict, Iterator
 
 import pytest
+import redis
 from conftest import Server, is_free
 from worlds import World, in_both_worlds
 
@@ -89,7 +90,7 @@ NAMES: Dict[str, str] = {
     "lock.token": "`held.token`",
     "lock.lost": "`held.lost`",
     "lock.reacquire": "`held.renew()`",
-    "lock.owned": "`held.verify()`",
+    "lock.owned": "`held.verify()`, in a task `await held.verify()`, or",
     "lock.locked": "`lock.is_locked().wait()`, or in a task `await lock.is_locked()`",
     "index.locked": "`index.is_locked().wait()`, or in a task `await index.is_locked()`",
     "index.acquire": "`with index.read() as held:` or `with index.write() as held:`",
@@ -199,6 +200,30 @@ ARGUMENTS: Dict[str, Make] = {
 def test_an_argument_that_is_not_there_is_refused_by_the_function_that_was_called(client: fairlock.Client, says: str) -> None:
     with pytest.raises(TypeError, match=f"^{re.escape(says)}"):
         ARGUMENTS[says](client)
+
+
+#: Names and classes of others.
+NOT_HERE: Dict[str, Callable[[], Any]] = {
+    "has no attribute 'RLock': no lock here is acquired again by its holder: hand `held` down, or ask": lambda: fairlock.RLock,  # type: ignore
+    "has no attribute 'Semaphore': write `client.semaphore(name, slots)`": lambda: fairlock.Semaphore(4),  # type: ignore
+    "has no attribute 'nothing'": lambda: fairlock.nothing,  # type: ignore
+    "a Lock is made by a client: write `fairlock.connect(url).lock(name)`": lambda: fairlock.Lock("x"),  # type: ignore
+    "a Lock is made by a client: ": lambda: fairlock.Lock(redis.Redis(), "x", timeout=60),  # type: ignore
+    "a Lock is made by a client:  ": lambda: fairlock.Lock(redis.Redis(), "x", 60),  # type: ignore
+    "a RwLock is made by a client: write `fairlock.connect(url).rw_lock(name)`": lambda: fairlock.RwLock("x"),  # type: ignore
+    "the URL is an object of redis.client.Redis, but must be a text: give its URL, or write `fairlock.compat.client_of(": (
+        lambda: fairlock.connect(redis.Redis(password="secret"))  # type: ignore
+    ),
+    "the URL is an object of builtins.bytes, but must be a text": lambda: fairlock.connect(b"redis://:secret@h"),  # type: ignore
+}
+
+
+@pytest.mark.parametrize("says", NOT_HERE)
+def test_a_class_of_others_says_what_to_write(says: str) -> None:
+    with pytest.raises((AttributeError, TypeError, fairlock.InvalidOption), match=re.escape(says.rstrip())) as raised:
+        NOT_HERE[says]()
+    assert len(str(raised.value)) < 250 and "secret" not in str(raised.value)
+    assert not hasattr(fairlock, "RLock")
 
 
 def test_what_other_locks_take_for_a_try_is_no_time(client: fairlock.Client) -> None:
