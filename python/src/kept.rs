@@ -38,8 +38,8 @@ pub(crate) fn make<'py>(
     kept.classes.bind(py).as_any().get_item(class)?.call(arguments, Some(fields))
 }
 
-/// A `RuntimeWarning` where an object is dropped, which may happen because of an exception. CPython 3.9 crashes in a warning
-/// that comes after the end of the module `sys`.
+/// A `RuntimeWarning` where an object is dropped, which may happen because of an exception, and an event for the logger.
+/// CPython 3.9 crashes in a warning that comes after the end of the module `sys`.
 pub(crate) fn warn(text: &str) {
     let _ = Python::try_attach(|py| {
         let modules = KEPT.get(py).and_then(|kept| kept.sys.bind(py).get_item("modules").ok().flatten());
@@ -54,5 +54,7 @@ pub(crate) fn warn(text: &str) {
         if let Some(error) = under_way {
             error.restore(py);
         }
+        // Python shows a warning once for each line, and where a filter makes an error of it, only as one that is ignored.
+        tracing::error!("{text}");
     });
 }

@@ -49,6 +49,18 @@ def test_a_loss_is_a_warning_with_fields(records: Records, client: fairlock.Clie
     assert records.threads == {"fairlock-logging"}
 
 
+@pytest.mark.filterwarnings("error::RuntimeWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_what_runs_without_its_lock_is_an_error(records: Records, client: fairlock.Client) -> None:
+    """Each time, also where Python shows its warning once, or ignores the error that a filter makes of it."""
+    for _ in range(2):
+        client.lock("dropped").acquire().wait()
+        client.lock("never begun").acquire()
+    for text in ('the lease of "dropped" was dropped', "of the lock 'never begun' was neither awaited nor waited for"):
+        eventually("it is told", lambda: len([True for one in records.records if text in one.getMessage()]) == 2)
+    assert {record.levelno for record in records.records} == {logging.ERROR}
+
+
 def test_the_level_of_the_logger_decides(records: Records, server: Server) -> None:
     logging.getLogger("fairlock").setLevel(logging.DEBUG)
     with fairlock.connect(server.url) as client, client.lock("lock").acquire():
