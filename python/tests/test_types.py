@@ -104,8 +104,8 @@ def wrong(*marks: str) -> List[int]:
     return [number for number, line in enumerate(PROGRAM.splitlines(), 1) if line.endswith(marks)]
 
 
-def lines_with_errors(folder: Path, *checker: str) -> List[int]:
-    (folder / "program.py").write_text(PROGRAM)
+def lines_with_errors(folder: Path, *checker: str, program: str = PROGRAM) -> List[int]:
+    (folder / "program.py").write_text(program)
     run = subprocess.run([sys.executable, "-m", *checker, "program.py"], cwd=folder, capture_output=True, text=True)
     assert run.returncode == 1, run.stdout + run.stderr
     if checker[0] == "mypy":
@@ -122,3 +122,34 @@ def test_pyright_finds_what_is_wrong(tmp_path: Path) -> None:
     assert lines_with_errors(tmp_path, "pyright", "--outputjson", "--pythonpath", sys.executable) == wrong(
         "# wrong", "# wrong to pyright"
     )
+
+
+#: What only warns when it runs, as README.md lists it, and who finds it before: mypy, pyright, or both.
+WARNS = """\
+import fairlock
+client = fairlock.connect("redis://h")
+lock = client.lock("lock")
+lock.acquire()  # mypy pyright
+lock.acquire().wait()  # pyright
+if lock.acquire().wait(): pass  # mypy
+token = lock.acquire().wait().token
+lock.acquire().wait().check()
+got = lock.acquire(timeout=1)
+if got is False: pass  # mypy pyright
+async def main() -> None:
+    lock.acquire()  # mypy pyright
+    await lock.acquire()  # pyright
+    if await lock.acquire(): pass  # mypy
+"""
+
+
+def found(checker: str) -> List[int]:
+    return [number for number, line in enumerate(WARNS.splitlines(), 1) if checker in line.partition("#")[2]]
+
+
+def test_checkers_find_what_only_warns(tmp_path: Path) -> None:
+    (tmp_path / "pyrightconfig.json").write_text('{"typeCheckingMode": "strict", "reportUnusedCallResult": true}')
+    mypy = ["mypy", "--strict", "--enable-error-code=unused-awaitable", "--enable-error-code=truthy-bool"]
+    assert lines_with_errors(tmp_path, *mypy, program=WARNS) == found("mypy")
+    pyright = ["pyright", "--outputjson", "--pythonpath", sys.executable]
+    assert lines_with_errors(tmp_path, *pyright, program=WARNS) == found("pyright")
