@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Callable, List, Optional, Type, TypeVar
 from . import _native
 from ._errors import LockLost
 from ._loops import Key, client_of, hold
-from ._operation import await_release, released, run, wait
+from ._operation import OfTask, Operation, await_release, nothing, released, run, wait
 from ._threads import to_its_end
 from ._values import OfOneProcess, Seconds, seconds
 
@@ -66,18 +66,15 @@ class AllHeld(_All, _native.Block):
 
     def wait_lost(self, timeout: Optional[Seconds] = None) -> Optional[LockLost]:
         """Waits until a lease is lost, and returns which; or None, when they were released or the time is over."""
-        ended = self._guard.ended()
         try:
-            loss: Optional[LockLost] = None if ended is None else wait(ended, seconds(timeout))
+            loss: Optional[LockLost] = wait(self._guard.ended(), seconds(timeout))
         except TimeoutError:
             return None
         return loss
 
     def release(self) -> None:
         """Releases all locks. Raises :exc:`LockLost` if one was not held to the end. One round trip."""
-        operation = self._guard.release()
-        if operation is not None:
-            wait(operation)
+        wait(self._guard.release())
 
     def __enter__(self) -> AllHeld:
         return self
@@ -99,15 +96,12 @@ class AsyncAllHeld(_All):
 
     async def wait_lost(self) -> Optional[LockLost]:
         """As :meth:`AllHeld.wait_lost`."""
-        ended = self._guard.ended()
-        loss: Optional[LockLost] = None if ended is None else await run(ended)
+        loss: Optional[LockLost] = await run(self._guard.ended())
         return loss
 
-    async def release(self) -> None:
+    def release(self) -> Operation[None, None]:
         """As :meth:`AllHeld.release`."""
-        operation = self._guard.release()
-        if operation is not None:
-            await run(operation)
+        return OfTask("release() of several locks", self._guard.release, nothing)
 
     async def in_thread(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """As :meth:`AsyncHeld.in_thread`."""

@@ -13,7 +13,7 @@ from . import _native
 from ._errors import InvalidOption, LockLost
 from ._interrupt import Interrupt, check_possible
 from ._loops import Key, client_of, hold
-from ._operation import await_release, released, run, wait
+from ._operation import OfTask, Operation, await_release, nothing, released, run, wait
 from ._options import OnLost
 from ._threads import to_its_end
 from ._values import OfOneProcess, Seconds, seconds
@@ -207,9 +207,7 @@ class Held(_Lease, _native.Block):
         """
         if self._interrupt is not None:
             self._interrupt.armed = False
-        operation = self._guard.release()
-        if operation is not None:
-            wait(operation)
+        wait(self._guard.release())
 
     def renew(self) -> None:
         """Renews the lease to its full length now. Needed with ``manual_renewal`` only. Raises :exc:`LockLost`."""
@@ -257,7 +255,7 @@ class Held(_Lease, _native.Block):
 
 
 class AsyncHeld(_Lease):
-    """The same as :class:`Held`, for tasks of asyncio."""
+    """The same as :class:`Held`, for tasks of asyncio. Calls that ask the server are operations: ``await`` them."""
 
     __slots__ = ("_on_lost", "_task", "_watcher", "_loss")
 
@@ -274,32 +272,35 @@ class AsyncHeld(_Lease):
         """The loss of the lease, as an event."""
         return AsyncLost(self._guard)
 
-    async def release(self) -> None:
+    def release(self) -> Operation[None, None]:
         """As :meth:`Held.release`. If the task is cancelled meanwhile, the lock is released nevertheless."""
-        self._stop_watching()
-        operation = self._guard.release()
-        if operation is not None:
-            await run(operation)
 
-    async def renew(self) -> None:
+        def begin() -> Optional[_native.Operation]:
+            self._stop_watching()
+            return self._guard.release()
+
+        return OfTask(f"release() of the lock {self.name!r}", begin, nothing)
+
+    def renew(self) -> Operation[None, None]:
         """As :meth:`Held.renew`."""
-        await run(self._guard.renew())
+        return OfTask(f"renew() of the lock {self.name!r}", self._guard.renew, nothing)
 
-    async def extend(self, additional: Seconds) -> None:
+    def extend(self, additional: Seconds) -> Operation[None, None]:
         """As :meth:`Held.extend`."""
-        await run(self._guard.extend(seconds(additional)))
+        more = seconds(additional)
+        return OfTask(f"extend() of the lock {self.name!r}", lambda: self._guard.extend(more), nothing)
 
-    async def downgrade(self) -> None:
+    def downgrade(self) -> Operation[None, None]:
         """As :meth:`Held.downgrade`."""
-        await run(self._guard.downgrade())
+        return OfTask(f"downgrade() of the lock {self.name!r}", self._guard.downgrade, nothing)
 
-    async def verify(self) -> bool:
+    def verify(self) -> Operation[bool, bool]:
         """As :meth:`Held.verify`."""
-        return bool(await run(self._guard.verify()))
+        return OfTask(f"verify() of the lock {self.name!r}", self._guard.verify, bool)
 
-    async def refresh(self) -> None:
+    def refresh(self) -> Operation[None, None]:
         """As :meth:`Held.refresh`."""
-        await run(self._guard.refresh())
+        return OfTask(f"refresh() of the lock {self.name!r}", self._guard.refresh, nothing)
 
     async def wait_renewed(self) -> float:
         """As :meth:`Held.wait_renewed`."""

@@ -18,8 +18,11 @@ S = TypeVar("S")
 A = TypeVar("A")
 
 
-def wait(operation: _native.Operation, longest: Optional[float] = None) -> Any:
-    """Waits on the spot, without the GIL; under gevent by the hub. Raises TimeoutError when the time is over."""
+def wait(operation: Optional[_native.Operation], longest: Optional[float] = None) -> Any:
+    """Waits on the spot, without the GIL; under gevent by the hub. Raises TimeoutError when the time is over. None is nothing
+    to do."""
+    if operation is None:
+        return None
     if _native.has_exited():
         # Nobody knows any more which thread this is, nor has greenlets.
         return operation.wait(False, longest)
@@ -30,10 +33,12 @@ def wait(operation: _native.Operation, longest: Optional[float] = None) -> Any:
     return operation.wait(threading.current_thread() is threading.main_thread(), longest)
 
 
-async def run(operation: _native.Operation, longest: Optional[float] = None) -> Any:
+async def run(operation: Optional[_native.Operation], longest: Optional[float] = None) -> Any:
     """Waits in the running event loop. If the task is cancelled, the operation is given up. Raises TimeoutError when
-    the time is over.
+    the time is over. None is nothing to do.
     """
+    if operation is None:
+        return None
     _logging.listen()
     try:
         loop = asyncio.get_running_loop()
@@ -92,8 +97,7 @@ def await_release(releasing: Optional[_native.Operation], kind: Optional[Type[Ba
     exception of its own says more.
     """
     try:
-        if releasing is not None:
-            wait(releasing, _END)
+        wait(releasing, _END)
     except LockLost:
         if kind is None:
             raise
@@ -106,8 +110,7 @@ async def released(releasing: Optional[_native.Operation], kind: Optional[Type[B
     if kind is GeneratorExit:
         return
     try:
-        if releasing is not None:
-            await run(releasing, _END)
+        await run(releasing, _END)
     except LockLost:
         if kind is None:
             raise
@@ -126,7 +129,7 @@ class Operation(_native.Call, OfOneProcess, Generic[S, A]):
     def __init__(
         self,
         what: str,
-        begin: Callable[[], _native.Operation],
+        begin: Callable[[], Optional[_native.Operation]],
         sync: Callable[[Any], S],
         aio: Callable[[Any], A],
         awaited: Optional[Callable[[], List[_loops.Key]]] = None,
@@ -200,3 +203,15 @@ def the_same(value: Any) -> Any:
 
 def nothing(value: Any) -> None:
     """For operations without a result."""
+
+
+class OfTask(Operation[A, A]):
+    """What a task asks of what it has."""
+
+    __slots__ = ()
+
+    def __init__(self, what: str, begin: Callable[[], Optional[_native.Operation]], result: Callable[[Any], A]) -> None:
+        super().__init__(what, begin, result, result)
+
+    def _instead(self) -> str:
+        return "write `await` before it"

@@ -8,7 +8,7 @@ from typing import Any, Generator, List, Optional, Type
 from . import _native
 from ._held import AsyncHeld, Held, check_on_lost
 from ._loops import Key, check_wait, hold, waits
-from ._operation import run, wait
+from ._operation import OfTask, Operation, run, wait
 from ._options import OnLost
 from ._values import OfOneProcess
 
@@ -86,9 +86,9 @@ class AsyncWaiting(_Place):
 
     __slots__ = ("_held",)
 
-    async def position(self) -> int:
+    def position(self) -> Operation[int, int]:
         """As :meth:`Waiting.position`."""
-        return int(await run(self._waiting.position()))
+        return OfTask(f"position() in the queue of the lock {self._key[1]!r}", self._waiting.position, int)
 
     async def _grant(self) -> AsyncHeld:
         operation = self._waiting.grant()

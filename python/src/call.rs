@@ -59,10 +59,10 @@ impl Call {
         self.told.store(true, Ordering::Relaxed);
     }
 
-    /// The operation that `make` makes.
-    fn _start(&self, py: Python<'_>, make: &Bound<'_, PyAny>) -> PyResult<Py<Operation>> {
-        let made: Py<Operation> = make.call0()?.extract()?;
-        *self.operation() = Some(made.clone_ref(py));
+    /// The operation that `make` makes, if there is something to do.
+    fn _start(&self, py: Python<'_>, make: &Bound<'_, PyAny>) -> PyResult<Option<Py<Operation>>> {
+        let made: Option<Py<Operation>> = make.call0()?.extract()?;
+        *self.operation() = made.as_ref().map(|made| made.clone_ref(py));
         Ok(made)
     }
 

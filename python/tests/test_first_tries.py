@@ -58,6 +58,32 @@ def test_a_call_that_is_not_begun_is_neither_true_nor_false(server: Server, clie
     assert server.commands() == before
 
 
+def test_what_a_task_asks_of_its_lease_is_neither_true_nor_false(client: fairlock.Client) -> None:
+    """A coroutine would always be true."""
+
+    async def task() -> None:
+        async with client.lock("lock").acquire() as held, client.lock_all(["a", "b"]) as both:
+            place = await client.lock("lock").enqueue()
+            with no_warnings():
+                for call in (
+                    held.verify, held.refresh, held.renew, held.downgrade, held.release, both.release, place.position,
+                    lambda: held.extend(1),
+                ):  # fmt: skip
+                    with pytest.raises(TypeError, match="is neither true nor false.*nothing is done yet: write `await` before"):
+                        if call():
+                            pytest.fail("it is always true")
+            assert await held.verify() and await place.position() == 1
+            place.leave()
+            with pytest.warns(RuntimeWarning, match=r"^release\(\) of the lock 'lock' was neither awaited nor waited for"):
+                held.release()
+            assert await asyncio.wait_for(held.verify(), 5) is True
+            for lease in (held, held, both, both):  # The second time there is nothing to do.
+                await lease.release()
+
+    asyncio.run(task())
+    is_free(client.lock("lock"))
+
+
 BLOCKS: Dict[str, Make] = {
     "lock.acquire()": lambda client: client.lock("lock"),
     "lock.acquire() ": lambda client: client.semaphore("lock", 2),

@@ -145,7 +145,7 @@ def test_a_downgrade_that_is_cancelled_can_be_repeated(service: LockService) -> 
     async def main() -> None:
         async with index.write() as held:
             service.pause()
-            downgrade = asyncio.create_task(held.downgrade())
+            downgrade = asyncio.ensure_future(held.downgrade())
             await asyncio.sleep(0)
             downgrade.cancel()
             with pytest.raises(asyncio.CancelledError):
