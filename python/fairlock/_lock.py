@@ -71,6 +71,10 @@ class _Scoped(Operation[S, A], _native.Block, Generic[S, A]):
             "fairlock.Busy where other locks return False"
         )
 
+    def _closing(self) -> str:
+        begun = "" if self._begun else f"{self._what} has not begun, and what ran in the block did not hold the lock: "
+        return f"{begun}write `with` (in a task `async with`) without contextlib.closing()"
+
     def __enter__(self) -> S:
         try:
             entered = self.wait()

@@ -178,6 +178,10 @@ class Operation(_native.Call, OfOneProcess, Generic[S, A]):
         """What to write."""
         return "ask what `.wait()` or `await` gives"
 
+    def _closing(self) -> str:
+        """What to write instead of a block that closes it."""
+        return self._instead() if self._begun else f"{self._what} has not begun: {self._instead()}"
+
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> NoReturn:
@@ -186,6 +190,10 @@ class Operation(_native.Call, OfOneProcess, Generic[S, A]):
                 found = f"{type(self).__name__!r} object has no attribute {name!r}"
                 state = "has given" if self._begun else f"gives: {self._what} has not begun"
                 raise AttributeError(f"{found}: take what `.wait()` (or `await`) {state}")
+            if name in ("close", "aclose"):
+                # contextlib.closing() asks for it at the end of its block, and for nothing before.
+                self._mark_told()
+                raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}: {self._closing()}")
             # Raises what Python says of any attribute that is not there.
             return object.__getattribute__(self, name)
 

@@ -4,6 +4,7 @@ runs, and they are told what to write."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import re
 import warnings
@@ -166,6 +167,20 @@ def test_a_wait_that_is_forgotten_is_told(server: Server, client: fairlock.Clien
     with no_warnings(), pytest.raises(AttributeError, match=says):  # and none that says the same
         getattr(FORGOTTEN[name](client), attribute)
     assert server.commands() == before
+
+
+def test_a_block_that_closes_an_acquire_is_told(client: fairlock.Client) -> None:
+    says = r"no attribute 'close': acquire\(\) of .* has not begun, and what ran in the block did not hold the lock: write `with`"
+    acquire: Any = client.lock("lock").acquire()
+    with no_warnings(), pytest.raises(AttributeError, match=says):  # and none that says the same
+        with contextlib.closing(acquire):
+            del acquire
+    acquire = client.lock("lock").acquire()
+    with acquire, pytest.raises(AttributeError, match="no attribute 'close': write `with`"):
+        acquire.close()
+    asked: Any = client.lock("lock").is_locked()
+    with no_warnings(), pytest.raises(AttributeError, match=r"'close': is_locked\(\) of .* has not begun: ask what `.wait"):
+        asked.close()
 
 
 def test_a_lease_is_not_asked_for_by_its_acquire(client: fairlock.Client) -> None:
