@@ -167,7 +167,8 @@ class Client(OfOneProcess):
         label: Optional[str] = None,
         replicas: Optional[int] = None,
     ) -> Lock:
-        """The lock of this name, of 1 to 512 bytes. No round trip. Times are seconds or timedeltas.
+        """The lock of this name, of 1 to 512 bytes. No round trip. Times are seconds or timedeltas. Braces in the name are part
+        of it, as those that choose the slot of a cluster: only :meth:`locked` fills them.
 
         :param slots: how many may hold the lock together: a semaphore (default 1, at most 1000).
         :param lease: how long a holder keeps the lock without a renewal, thus after it died (default 30 s).

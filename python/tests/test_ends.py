@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -147,3 +148,18 @@ def test_a_hard_exit_leaves_the_rest_of_the_lease(client: fairlock.Client, child
     assert process.line() == "held" and process.end() == ""
     with client.lock("lock").acquire(timeout=SOON):
         pass
+
+
+@pytest.mark.parametrize("handled", [False, True])
+def test_sigterm_releases_only_with_a_handler(client: fairlock.Client, child: Start, handled: bool) -> None:
+    handler = "signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))" if handled else ""
+    holder = child(f"""
+        {handler}
+        with client.lock("lock", lease=3600).acquire():
+            print("held")
+            while True: time.sleep(1)
+    """)
+    assert holder.line() == "held"
+    holder.process.terminate()
+    assert holder.process.wait(SOON) == (143 if handled else -signal.SIGTERM)
+    assert client.lock("lock").is_locked().wait() is not handled

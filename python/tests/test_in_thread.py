@@ -70,6 +70,18 @@ async def test_a_cancelled_task_keeps_the_lock_until_its_thread_has_ended(client
 
 
 @in_a_loop
+async def test_a_decorated_function_keeps_its_lock_too(client: fairlock.Client) -> None:
+    work = Work([])
+
+    @client.locked("lock")
+    async def holds() -> None:
+        await fairlock.aheld().in_thread(work)
+
+    job = asyncio.ensure_future(holds())
+    await cancelled_while_the_thread_works(client, work, job)
+
+
+@in_a_loop
 async def test_several_locks_are_kept_too(client: fairlock.Client) -> None:
     work = Work([], ZeroDivisionError("of the thread"))
 
