@@ -28,6 +28,7 @@ from ._options import (
     required,
     text,
     texts,
+    url_text,
     whole,
 )
 from ._rw_lock import RwLock
@@ -91,7 +92,7 @@ class Client(OfOneProcess):
     ) -> None:
         _green.refuse_eventlet()
         self._settings: Dict[str, Any] = {
-            "url": self._url(url),
+            "url": url_text(url),
             "sentinels": None if sentinels is None else texts("sentinels", sentinels),
             "master": text("master", master),
             "nodes": None if nodes is None else texts("nodes", nodes),
@@ -109,16 +110,6 @@ class Client(OfOneProcess):
         }
         check_client(self._settings)
         self._client = None if _connected else _process.own(_native.connect_lazy(self._settings))
-
-    @staticmethod
-    def _url(url: Optional[str]) -> Optional[str]:
-        if url is None or isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            return text("the URL", url)
-        # Its text may be long, and have a password.
-        found = f"the URL is an object of {type(url).__module__}.{type(url).__qualname__}, but must be a text"
-        if hasattr(url, "connection_pool") or hasattr(url, "nodes_manager"):
-            found += ": give its URL, or write `fairlock.compat.client_of(client)`, which reads the settings of one of redis-py"
-        raise InvalidOption(found)
 
     def _begin_anew(self) -> None:
         """Closes the native client. This object and its locks connect anew when they are used."""
@@ -167,8 +158,8 @@ class Client(OfOneProcess):
         label: Optional[str] = None,
         replicas: Optional[int] = None,
     ) -> Lock:
-        """The lock of this name, of 1 to 512 bytes. No round trip. Times are seconds or timedeltas. Braces in the name are part
-        of it, as those that choose the slot of a cluster: only :meth:`locked` fills them.
+        """The lock of this name, of 1 to 512 bytes. No round trip. Times are seconds or timedeltas. Only :meth:`locked` fills
+        braces in a name; here they are part of it, and choose the slot of a cluster.
 
         :param slots: how many may hold the lock together: a semaphore (default 1, at most 1000).
         :param lease: how long a holder keeps the lock without a renewal, thus after it died (default 30 s).
@@ -326,12 +317,11 @@ class Client(OfOneProcess):
         A function that only returns an awaitable or a generator is refused, when it is called: what it returns would run
         without the lock. Decorate the coroutine function itself. A class is refused: decorate its methods.
 
-        :param name: the lock (default ``module.qualname``), with arguments in braces: ``"reports:{user_id}"``, or
-            ``"reports:{user.id}"``. An object without a text of its own is refused, because Python shows its address, which
-            is another one in each process. Or a lock, such as a semaphore, ``index.reader`` or ``index.writer``, which has
-            its own slots and options. A function of a
-            program, which is the module ``__main__``, needs a name: the default would be that of such functions of other
-            programs, and another one where the file is imported.
+        :param name: the lock (default ``module.qualname``), with arguments in braces: ``"reports:{user.id}"``. An object
+            without a text of its own is refused, because its address is another one in each process. Or a lock, such as a
+            semaphore, ``index.reader`` or ``index.writer``, which has its own slots and options. A function of a program,
+            which is the module ``__main__``, needs a name: the default would be that of such functions of other programs,
+            and another one where the file is imported.
         :param on_lost: as in :meth:`Lock.acquire`; a coroutine function is cancelled by default.
         :param options: as in :meth:`lock`.
         """

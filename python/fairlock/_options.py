@@ -175,6 +175,17 @@ def text(option: str, value: Optional[str]) -> Optional[str]:
     return None if value is None else required(option, value)
 
 
+def url_text(url: Optional[str]) -> Optional[str]:
+    """A URL, if there is one."""
+    if url is None or isinstance(url, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+        return text("the URL", url)
+    # Its text may be long, and have a password.
+    found = f"the URL is an object of {type(url).__module__}.{type(url).__qualname__}, but must be a text"
+    if hasattr(url, "connection_pool") or hasattr(url, "nodes_manager"):
+        found += ": give its URL, or write `fairlock.compat.client_of(client)`, which reads the settings of one of redis-py"
+    raise InvalidOption(found)
+
+
 def texts(option: str, values: Iterable[str]) -> List[str]:
     """Several texts. A single one would be taken for its letters."""
     if isinstance(values, (str, bytes)):
