@@ -6,7 +6,7 @@ that is never released marks a job that must not run again for an hour. So a lea
 
 from __future__ import annotations
 
-from typing import Dict, Optional, Tuple, Union
+from typing import Dict, List, Optional, Tuple, Union
 
 from .._held import AsyncHeld, Held
 from .._lock import Acquire, Lock
@@ -40,9 +40,10 @@ def forget(held: Union[Held, AsyncHeld]) -> None:
     _held.pop((held.name, held.token), None)
 
 
-def forget_all() -> None:
-    """All are released by others."""
-    _held.clear()
+def take_all() -> List[Union[Held, AsyncHeld]]:
+    """All, for whoever releases them."""
+    taken = (_held.pop(key, None) for key in _held.copy())
+    return [held for held in taken if held is not None]
 
 
 def kept_for(lock: Lock, owner: str) -> Optional[Union[Held, AsyncHeld]]:

@@ -39,9 +39,11 @@ def forget_clients() -> None:
     process remember their leases, and to them an emptied server has lost its data: nothing is granted there until the
     longest lease of which they know would be over. Closing the clients takes a second at most.
     """
-    _kept.forget_all()
+    # Kept until their clients have released them: then they are dropped by nobody who should have kept them.
+    held = _kept.take_all()
     for client in list(_clients.values()):
         client._begin_anew()
+    held.clear()
 
 
 def settings_of(redis: Any) -> Dict[str, Any]:
