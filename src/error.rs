@@ -224,7 +224,7 @@ pub enum AcquireError {
 #[non_exhaustive]
 pub enum TryAcquireError {
     /// Another process holds the lock or waits for it, or the server lost data and grants nothing for a while.
-    #[error("busy: {}, {waiting} waiting{}", held_by(.holders, .held, .recovering_for), numbers(.holders, .held, .most))]
+    #[error("busy: {}, {waiting} waiting{}", held_by(.holders, .held, .recovering_for), numbers(.holders, .held, .slots))]
     #[non_exhaustive]
     Busy {
         /// The holders, of more than 16 those of the lowest slots. There may be none, only waiters.
@@ -232,8 +232,8 @@ pub enum TryAcquireError {
         holders: Vec<Holder>,
         /// How many hold the lock.
         held: u64,
-        /// How many may hold it together as this try said: [`Lock::most`](crate::Lock::most). A holder may have said less.
-        most: u32,
+        /// How many may hold it together as this try said: [`Lock::slots`](crate::Lock::slots). A holder may have said less.
+        slots: u32,
         /// The number of waiters.
         waiting: u64,
         /// For how long nothing is granted at most, because the server lost data and waits for its clients to return.

@@ -157,7 +157,7 @@ impl Guard {
             let most = shared.spec.most;
             if most > 1 {
                 let name = shared.spec.name().clone();
-                return Err(InvalidOption::NoWriter { name, most: most.into() }.into());
+                return Err(InvalidOption::NoWriter { name, slots: most.into() }.into());
             }
             shared.check()?;
             let outcome = handle.downgrade(shared.spec.name(), shared.id).await?;
@@ -263,7 +263,7 @@ impl Held {
 
     /// The fencing token: it rises with every grant of this lock. Pass it on to stores that refuse lower ones. For a
     /// semaphore a store compares it with tokens of the same [`slot`](Self::slot): of two holders either may have the
-    /// higher one. Who holds the name alone ([`most`](Self::most) is 1) uses what all slots stand for, and first writes its
+    /// higher one. Who holds the name alone ([`slots`](Self::slots) is 1) uses what all slots stand for, and first writes its
     /// token for each of them.
     pub fn token(&self) -> u64 {
         self.shared.token.get()
@@ -285,7 +285,7 @@ impl Held {
     /// How many may hold the lock together while this lease lasts, its own holder among them: as many as its
     /// [`slots`](crate::LockOptions::slots), 1 for a lock or a writer, 1000 for a reader. It changes when a writer becomes
     /// a [reader](Guard::downgrade), as soon as the server has said so.
-    pub fn most(&self) -> u32 {
+    pub fn slots(&self) -> u32 {
         self.shared.most().into()
     }
 

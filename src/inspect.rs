@@ -28,7 +28,7 @@ pub struct Holder {
     /// Which of the slots its lease has, as [`Held::slot`](crate::Held::slot).
     pub slot: u32,
     /// How many may hold the lock together while this lease lasts: 1 for a lock or a writer, 1000 for a reader.
-    pub most: u32,
+    pub slots: u32,
     /// The fencing token of its lease.
     pub token: u64,
     /// Its label.
@@ -73,8 +73,8 @@ pub struct QueuedWaiter {
     pub waited: Duration,
     /// Whether its session is live. A waiter whose session has ended is purged when its turn comes.
     pub alive: bool,
-    /// How many may hold the lock together with it once it is granted the lock, see [`Holder::most`].
-    pub most: u32,
+    /// How many may hold the lock together with it once it is granted the lock, see [`Holder::slots`].
+    pub slots: u32,
 }
 
 /// The state of a lock at one moment. Holders and queue are read in pages, so they may change between two of them.
@@ -105,21 +105,21 @@ pub struct LockState {
 }
 
 impl LockState {
-    /// How many may hold the lock together now: the smallest number that a holder said ([`Holder::most`]). None if
-    /// nobody holds it. One that says more than that ([`Lock::most`](crate::Lock::most)) waits all the same, and nobody
+    /// How many may hold the lock together now: the smallest number that a holder said ([`Holder::slots`]). None if
+    /// nobody holds it. One that says more than that ([`Lock::slots`](crate::Lock::slots)) waits all the same, and nobody
     /// tells it why.
     ///
     /// # Examples
     /// ```no_run
     /// # async fn example(gpus: fairlock::Lock) -> Result<(), fairlock::error::Fault> {
-    /// if let Some(most) = gpus.inspect().await?.most().filter(|most| *most < gpus.most()) {
-    ///     println!("a holder allows {most} at most, and this program says {}", gpus.most());
+    /// if let Some(slots) = gpus.inspect().await?.slots().filter(|slots| *slots < gpus.slots()) {
+    ///     println!("a holder allows {slots} at most, and this program says {}", gpus.slots());
     /// }
     /// # Ok(())
     /// # }
     /// ```
-    pub fn most(&self) -> Option<u32> {
-        strictest(&self.holders).map(|holder| holder.most)
+    pub fn slots(&self) -> Option<u32> {
+        strictest(&self.holders).map(|holder| holder.slots)
     }
 
     /// This page, and the one after it.
@@ -133,7 +133,7 @@ impl LockState {
 
 /// The holder that allows the fewest.
 pub(crate) fn strictest(holders: &[Holder]) -> Option<&Holder> {
-    holders.iter().min_by_key(|holder| holder.most)
+    holders.iter().min_by_key(|holder| holder.slots)
 }
 
 /// Whether an acquire that says one number is told that another one, the smallest of the holders, counts. An acquire that

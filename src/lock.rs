@@ -93,9 +93,9 @@ impl Lock {
         &self.label
     }
 
-    /// How many may hold the lock together while a lease of it lasts, see [`Held::most`](crate::Held::most). Those who hold
-    /// it now may have said less: [`LockState::most`].
-    pub fn most(&self) -> u32 {
+    /// How many may hold the lock together while a lease of it lasts, see [`Held::slots`](crate::Held::slots). Those who hold
+    /// it now may have said less: [`LockState::slots`].
+    pub fn slots(&self) -> u32 {
         self.spec.most.into()
     }
 

@@ -39,9 +39,9 @@ class _All(OfOneProcess):
         return self._guard.tokens
 
     @property
-    def slots(self) -> dict[str, int]:
+    def slot_of(self) -> dict[str, int]:
         """The slot of each lock, by its name: see :attr:`Held.slot`."""
-        return self._guard.slots
+        return self._guard.slot_of
 
     @property
     def remaining(self) -> float:
@@ -53,7 +53,7 @@ class _All(OfOneProcess):
         self._guard.check()
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} tokens {self.tokens}, slots {self.slots}>"
+        return f"<{type(self).__name__} tokens {self.tokens}, slots {self.slot_of}>"
 
 
 class AllHeld(_All, _native.Block):

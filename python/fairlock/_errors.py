@@ -38,7 +38,7 @@ class Busy(Error):
     #: How many hold the lock.
     held: int
     #: How many may hold it together as this try said. A holder may have said less.
-    most: int
+    slots: int
     #: The number of waiters.
     waiting: int
     #: Seconds for which nothing is granted at most, because the server lost data; usually None.

@@ -94,7 +94,7 @@ class _Lease(OfOneProcess):
             self._guard.check()
         except LockLost:
             return []
-        return [(client_of(self._guard.id), self._guard.name, self._guard.most)]
+        return [(client_of(self._guard.id), self._guard.name, self._guard.slots)]
 
     @property
     def name(self) -> str:
@@ -105,7 +105,7 @@ class _Lease(OfOneProcess):
     def token(self) -> int:
         """The fencing token. It rises with every grant of the lock: pass it to stores that refuse lower ones. For a
         semaphore a store keeps one for each :attr:`slot`: of two holders either may have the higher one. Who holds the
-        name alone (:attr:`most` is 1) uses what all slots stand for, and first writes its token for each of them."""
+        name alone (:attr:`slots` is 1) uses what all slots stand for, and first writes its token for each of them."""
         return self._guard.token
 
     @property
@@ -115,10 +115,10 @@ class _Lease(OfOneProcess):
         return self._guard.slot
 
     @property
-    def most(self) -> int:
+    def slots(self) -> int:
         """How many may hold the lock together while this lease lasts, itself among them: 1 for a lock or a writer, N for a
         semaphore, 1000 for a reader, and for a writer after :meth:`Held.downgrade`."""
-        return self._guard.most
+        return self._guard.slots
 
     @property
     def ticket(self) -> int:
@@ -174,7 +174,7 @@ class _Lease(OfOneProcess):
             state = f"{self._guard.remaining:.1f} s left unless renewed"
         except LockLost as lost:
             state = "released" if lost.reason == "released" else f"lost: {lost.reason}"
-        slot = f"slot {self.slot} of {self.most}, " if self.most > 1 else ""
+        slot = f"slot {self.slot} of {self.slots}, " if self.slots > 1 else ""
         return f"<{type(self).__name__} {self.name!r}, {slot}token {self.token}, {state}>"
 
 

@@ -156,7 +156,7 @@ class AcquireAll(_Scoped[AllHeld, AsyncAllHeld]):
 
 def _places(lock: Lock) -> Optional[str]:
     """Elsewhere the number is one of places."""
-    if lock.most == 1:
+    if lock.slots == 1:
         return None
     return f"write `timeout=` to wait so long. One acquire takes one place; `client.lock({lock.name!r})` takes all"
 
@@ -166,7 +166,7 @@ class Lock(OfOneProcess, Foreign):
     nothing until it is acquired, and may be kept and shared by threads, tasks and forked processes.
     """
 
-    __slots__ = ("_name", "_most", "_native_lock", "_client", "__weakref__")
+    __slots__ = ("_name", "_slots", "_native_lock", "_client", "__weakref__")
 
     _block = "`with lock.acquire() as held:`, or in a task `async with lock.acquire() as held:`"
     _instead = (
@@ -184,7 +184,7 @@ class Lock(OfOneProcess, Foreign):
     @made_by("fairlock.connect(url).lock(name)", FunctionType)
     def __init__(self, name: str, native_lock: Callable[[], _native.Lock], client: object) -> None:
         self._name = name
-        self._most = native_lock().most
+        self._slots = native_lock().slots
         # The lock of this process: after a fork another one than before.
         self._native_lock = native_lock
         self._client = client
@@ -200,10 +200,10 @@ class Lock(OfOneProcess, Foreign):
         return self._native_lock().lease
 
     @property
-    def most(self) -> int:
+    def slots(self) -> int:
         """How many may hold the lock together while a lease of it lasts, as this program says: its slots, 1 for a plain lock
-        or a writer, 1000 for a reader. Those who hold it now may have said less: :attr:`LockState.most`."""
-        return self._most
+        or a writer, 1000 for a reader. Those who hold it now may have said less: :attr:`LockState.slots`."""
+        return self._slots
 
     @property
     def owner(self) -> str:
@@ -306,7 +306,7 @@ class Lock(OfOneProcess, Foreign):
         )
 
     def _key(self) -> Key:
-        return (self._native_lock().client_id, self._name, self._most)
+        return (self._native_lock().client_id, self._name, self._slots)
 
     def _ask(self, what: str, ask: Callable[[_native.Lock], _native.Operation]) -> Operation[Any, Any]:
         return Operation(f"{what} of the lock {self._name!r}", lambda: ask(self._native_lock()), the_same, the_same)
@@ -356,6 +356,6 @@ class Lock(OfOneProcess, Foreign):
         return self._ask("trouble()", lambda lock: lock.trouble())
 
     def __repr__(self) -> str:
-        return f"<Lock {self._name!r}{f', {self._most} slots' if self._most > 1 else ''}>"
+        return f"<Lock {self._name!r}{f', {self._slots} slots' if self._slots > 1 else ''}>"
 
 

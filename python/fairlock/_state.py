@@ -16,7 +16,7 @@ class Holder:
     slot: int
     #: How many may hold the lock together while this lease lasts, itself among them: 1 for a lock or a writer, N for a
     #: semaphore, 1000 for a reader.
-    most: int
+    slots: int
     #: The fencing token of its lease.
     token: int
     #: Its label, by default ``host:pid``.
@@ -53,7 +53,7 @@ class QueuedWaiter:
     #: comes.
     alive: bool
     #: How many may hold the lock together with it once it is granted the lock.
-    most: int
+    slots: int
 
 
 @dataclass(frozen=True)
@@ -70,10 +70,10 @@ class LockState:
     recovering_for: Optional[float] = None
 
     @property
-    def most(self) -> Optional[int]:
+    def slots(self) -> Optional[int]:
         """How many may hold the lock together now: the smallest number that a holder said. None if nobody holds it. An
-        acquire whose :attr:`Lock.most` is higher waits all the same, and nobody tells it why."""
-        return min((holder.most for holder in self.holders), default=None)
+        acquire whose :attr:`Lock.slots` is higher waits all the same, and nobody tells it why."""
+        return min((holder.slots for holder in self.holders), default=None)
 
 
 @dataclass(frozen=True)

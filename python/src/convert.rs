@@ -27,7 +27,7 @@ fn holder<'py>(py: Python<'py>, holder: &Holder) -> PyResult<Bound<'py, PyAny>> 
     let fields = PyDict::new(py);
     fields.set_item("id", &holder.id)?;
     fields.set_item("slot", holder.slot)?;
-    fields.set_item("most", holder.most)?;
+    fields.set_item("slots", holder.slots)?;
     fields.set_item("token", holder.token)?;
     fields.set_item("label", &holder.label)?;
     fields.set_item("owner", &holder.owner)?;
@@ -50,7 +50,7 @@ fn waiter<'py>(py: Python<'py>, waiter: &QueuedWaiter) -> PyResult<Bound<'py, Py
     fields.set_item("owner", &waiter.owner)?;
     fields.set_item("waited", waiter.waited.as_secs_f64())?;
     fields.set_item("alive", waiter.alive)?;
-    fields.set_item("most", waiter.most)?;
+    fields.set_item("slots", waiter.slots)?;
     record(py, "QueuedWaiter", &fields)
 }
 

@@ -124,11 +124,11 @@ impl Raise for TryAcquireError {
     fn raise(&self, py: Python<'_>) -> PyErr {
         let message = self.to_string();
         match self {
-            Self::Busy { holders, held, most, waiting, recovering_for, .. } => {
+            Self::Busy { holders, held, slots, waiting, recovering_for, .. } => {
                 raised(exception(py, "Busy", &message, |fields| {
                     fields.set_item("holders", all(py, holders)?)?;
                     fields.set_item("held", held)?;
-                    fields.set_item("most", most)?;
+                    fields.set_item("slots", slots)?;
                     fields.set_item("waiting", waiting)?;
                     fields.set_item("recovering_for", recovering_for.as_ref().map(seconds))
                 }))

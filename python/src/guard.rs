@@ -125,8 +125,8 @@ impl Guard {
     }
 
     #[getter]
-    fn most(&self) -> u32 {
-        self.held.most()
+    fn slots(&self) -> u32 {
+        self.held.slots()
     }
 
     #[getter]
@@ -273,7 +273,7 @@ impl AllGuard {
 
     /// Name and slot of each lock.
     #[getter]
-    fn slots<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+    fn slot_of<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let slots = PyDict::new(py);
         for held in &self.held {
             slots.set_item(held.name(), held.slot())?;
@@ -284,7 +284,7 @@ impl AllGuard {
     /// Of each lock the id of its acquire, its name, and how many may hold it together while this lease lasts.
     #[getter]
     fn leases(&self) -> Vec<(String, &str, u32)> {
-        self.held.iter().map(|held| (held.id(), held.name(), held.most())).collect()
+        self.held.iter().map(|held| (held.id(), held.name(), held.slots())).collect()
     }
 
     #[getter]

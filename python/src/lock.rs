@@ -73,8 +73,8 @@ impl Lock {
     }
 
     #[getter]
-    fn most(&self) -> u32 {
-        self.lock.most()
+    fn slots(&self) -> u32 {
+        self.lock.slots()
     }
 
     #[getter]

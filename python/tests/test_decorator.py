@@ -253,18 +253,18 @@ def test_a_lock_that_is_there_is_held_by_a_function(client: fairlock.Client) -> 
         index.try_read().wait().release()
         with pytest.raises(fairlock.Busy):
             index.try_write().wait()
-        held.append(fairlock.held().most)
+        held.append(fairlock.held().slots)
 
     @client.locked(index.writer, timeout=SOON, label="job")
     def writes() -> None:
         with pytest.raises(fairlock.Busy):
             index.try_read().wait()
         assert index.inspect().wait().holders[0].label == "job"
-        held.append(fairlock.held().most)
+        held.append(fairlock.held().slots)
 
     @client.locked(gpus)
     async def trains() -> None:
-        held.append(fairlock.aheld().most)
+        held.append(fairlock.aheld().slots)
 
     reads()
     writes()

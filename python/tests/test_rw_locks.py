@@ -28,7 +28,7 @@ async def test_readers_hold_it_together_and_a_writer_alone(world: World, client:
         await world.do(reader.release)
 
     writer = await world.get(index.write(SOON, label="writer"))
-    assert [(one.label, one.most) for one in (await index.reader.inspect()).holders] == [("writer", 1)]
+    assert [(one.label, one.slots) for one in (await index.reader.inspect()).holders] == [("writer", 1)]
     for taken in (index.try_read(), index.read(0), index.try_write()):
         with pytest.raises((fairlock.Busy, fairlock.Timeout)):
             await world.get(taken)
@@ -46,7 +46,7 @@ async def test_a_writer_waits_for_the_readers_before_it_and_those_after_it_for_t
     readers = [await world.get(index.reader.enqueue()) for _ in range(2)]
     with pytest.raises(fairlock.Busy):
         await world.get(index.try_read())
-    assert [waiter.most for waiter in (await index.reader.inspect()).queue] == [1, 1000, 1000]
+    assert [waiter.slots for waiter in (await index.reader.inspect()).queue] == [1, 1000, 1000]
     await world.do(first.release)
     writes = await world.granted(writer)
     assert [await world.do(reader.position) for reader in readers] == [1, 2]
@@ -94,18 +94,18 @@ async def test_a_writer_becomes_a_reader_under_the_same_token_and_slot(world: Wo
     writer = await world.get(index.write())
     token, slot = writer.token, writer.slot
     reader, next_writer = await world.get(index.reader.enqueue()), await world.get(index.writer.enqueue())
-    assert writer.most == 1
+    assert writer.slots == 1
     await world.do(writer.downgrade)
-    assert writer.most == 1000
+    assert writer.slots == 1000
     reads = await world.granted(reader)
     writer.check()
     assert (writer.token, writer.slot, reads.slot) == (token, slot, 1)
-    assert [one.most for one in (await index.writer.inspect()).holders] == [1000, 1000]
+    assert [one.slots for one in (await index.writer.inspect()).holders] == [1000, 1000]
     # Doing it again changes nothing, and it goes on to be renewed as a reader.
     await world.do(writer.downgrade)
     await world.do(writer.wait_renewed)
     await world.do(writer.renew)
-    assert [one.most for one in (await index.writer.inspect()).holders] == [1000, 1000]
+    assert [one.slots for one in (await index.writer.inspect()).holders] == [1000, 1000]
     await world.do(reads.release)
     assert await world.do(next_writer.position) == 1
     await world.do(writer.release)

@@ -18,18 +18,18 @@ async def test_so_many_hold_it_together_each_in_a_slot_of_its_own(world: World, 
     gpus = client.semaphore("gpu", 3)
     held = [await world.get(gpus.acquire()) for _ in range(3)]
     assert [lease.slot for lease in held] == [0, 1, 2] and "slot 2 of 3, token" in repr(held[2])
-    assert (gpus.most, held[2].most, repr(gpus)) == (3, 3, "<Lock 'gpu', 3 slots>")
+    assert (gpus.slots, held[2].slots, repr(gpus)) == (3, 3, "<Lock 'gpu', 3 slots>")
     assert sorted({lease.token for lease in held}) == [lease.token for lease in held]
     state = await gpus.inspect()
-    assert state.most == 3
+    assert state.slots == 3
     five = client.semaphore("gpu", 5)
     with pytest.raises(fairlock.Busy, match="3 of 3; this one says 5"):
         await world.get(five.try_acquire())
-    assert [(one.slot, one.most, one.token) for one in state.holders] == [(at.slot, 3, at.token) for at in held]
+    assert [(one.slot, one.slots, one.token) for one in state.holders] == [(at.slot, 3, at.token) for at in held]
 
     with pytest.raises(fairlock.Busy, match="unless renewed, and by 2 others") as busy:
         await world.get(gpus.try_acquire())
-    assert busy.value.held == 3 and busy.value.most == 3 and [one.slot for one in busy.value.holders] == [0, 1, 2]
+    assert busy.value.held == 3 and busy.value.slots == 3 and [one.slot for one in busy.value.holders] == [0, 1, 2]
     with pytest.raises(fairlock.Timeout):
         await world.get(gpus.acquire(timeout=0.05))
     assert (await gpus.inspect()).waiting == 0
@@ -41,7 +41,7 @@ async def test_so_many_hold_it_together_each_in_a_slot_of_its_own(world: World, 
     for lease in (held[0], held[2], again):
         await world.do(lease.release)
     await world.is_free(gpus)
-    assert (await gpus.inspect()).most is None
+    assert (await gpus.inspect()).slots is None
 
 
 @in_both_worlds
@@ -67,9 +67,9 @@ async def test_locks_of_all_kinds_are_taken_together(world: World, client: fairl
     every = client.lock_all(["reports", gpus, index.reader, "reports"], timeout=SOON, label="job 7")
     held = await world.get(every)
     assert "slots {'gpu': 1, " in repr(held)
-    assert list(held.tokens) == ["gpu", "index", "reports"] and held.slots == {"gpu": 1, "index": 0, "reports": 0}
+    assert list(held.tokens) == ["gpu", "index", "reports"] and held.slot_of == {"gpu": 1, "index": 0, "reports": 0}
     holders = [(await client.lock(name).inspect()).holders[-1] for name in held.tokens]
-    assert [(one.label, one.most) for one in holders] == [("job 7", 2), ("job 7", 1000), ("job 7", 1)]
+    assert [(one.label, one.slots) for one in holders] == [("job 7", 2), ("job 7", 1000), ("job 7", 1)]
     await world.do((await world.get(index.try_read())).release)
     with pytest.raises(fairlock.Timeout) as timeout:
         await world.get(client.lock_all([index.writer, "a"], timeout=0.05))
@@ -81,8 +81,8 @@ async def test_locks_of_all_kinds_are_taken_together(world: World, client: fairl
         await world.get(client.lock_all([gpus, "gpu"], timeout=0.05))
     await world.do(other.release)
     held = await world.get(client.lock_all([gpus, "gpu", index.reader, index.writer, index.reader], timeout=SOON))
-    assert held.slots == {"gpu": 0, "index": 0}
-    assert [(await lock.inspect()).holders[0].most for lock in (gpus, index.reader)] == [1, 1]
+    assert held.slot_of == {"gpu": 0, "index": 0}
+    assert [(await lock.inspect()).holders[0].slots for lock in (gpus, index.reader)] == [1, 1]
     await world.do(held.release)
     for lock in (gpus, index.writer, client.lock("reports"), client.lock("a")):
         await world.is_free(lock)
@@ -245,13 +245,13 @@ async def test_two_versions_that_disagree_keep_what_each_was_promised(world: Wor
 
     # One of three waits until it is one of three, and those behind it wait for it.
     old, behind = await world.get(three.enqueue()), await world.get(five.enqueue())
-    assert [(one.most) for one in (await five.inspect()).queue] == [3, 5]
+    assert [(one.slots) for one in (await five.inspect()).queue] == [3, 5]
     for _ in range(2):
         await world.do(new.pop().release)
         assert (await world.do(old.position), await world.do(behind.position)) == (1, 2)
     await world.do(new.pop().release)
     new.append(await world.granted(old))
-    assert {one.most for one in (await five.inspect()).holders} == {3, 5} and await world.do(behind.position) == 1
+    assert {one.slots for one in (await five.inspect()).holders} == {3, 5} and await world.do(behind.position) == 1
     await world.do(new.pop().release)
     new.append(await world.granted(behind))
     for lease in new:
@@ -271,13 +271,13 @@ def test_a_forgotten_job_that_takes_the_name_for_a_lock_is_alone(
     """)
     waiting(gpus, 1)
     behind = gpus.enqueue().wait()
-    assert [waiter.most for waiter in gpus.inspect().wait().queue] == [1, 3]
+    assert [waiter.slots for waiter in gpus.inspect().wait().queue] == [1, 3]
     first.release()
     assert behind.position() == 2
     second.release()
     assert forgotten.line() == "alone"
     state = gpus.inspect().wait()
-    assert [(holder.label, holder.most) for holder in state.holders] == [("forgotten", 1)] and state.waiting == 1
+    assert [(holder.label, holder.slots) for holder in state.holders] == [("forgotten", 1)] and state.waiting == 1
     assert forgotten.process.stdin is not None
     forgotten.process.stdin.write("\n")
     forgotten.process.stdin.flush()

@@ -19,7 +19,7 @@ def test_the_example_of_the_readme(client: fairlock.Client) -> None:
     with lock.acquire(timeout=30, label="job 7") as held:
         held.check()
         state = lock.inspect().wait()
-        seen = [(holder.token, holder.label, holder.id, holder.slot, holder.most) for holder in state.holders]
+        seen = [(holder.token, holder.label, holder.id, holder.slot, holder.slots) for holder in state.holders]
         assert seen == [(held.token, "job 7", held.id, 0, 1)]
     is_free(lock)
     with pytest.raises(fairlock.LockLost) as lost:

@@ -24,7 +24,7 @@ def function(number: int) -> str: ...
 async def coroutine(number: int) -> str: ...
 
 with client.lock_all(["a", gpus, index.reader]) as both:
-    both.slots["gpu"] + both.tokens["a"]
+    both.slot_of["gpu"] + both.tokens["a"]
 fairlock.held().slot + fairlock.held().token
 fairlock.held().downgrade()
 lost: Optional[fairlock.LockLost] = fairlock.held().lost.wait(3)
@@ -37,7 +37,7 @@ b = client.locked(gpus, timeout=3)(function)(7)
 b = client.locked(index.reader)(function)(7)
 with index.write(3, label="job") as writer, index.reader.acquire(), index.try_read(timeout=3):
     writer.downgrade()
-    writer.slot + client.lock("lock", slots=4).inspect().wait().holders[0].most
+    writer.slot + client.lock("lock", slots=4).inspect().wait().holders[0].slots
 async def main() -> None:
     c: str = await client.locked(index.writer)(coroutine)(7)
     await fairlock.aheld().downgrade()

@@ -214,12 +214,12 @@ impl From<Failed> for TryAcquireError {
     fn from(failed: Failed) -> Self {
         match failed {
             Failed::NotGranted(NotGranted::Busy { holders, held, most, waiting, recovering_for }) => {
-                let most = most.into();
-                TryAcquireError::Busy { holders, held, most, waiting, recovering_for }
+                let slots = most.into();
+                TryAcquireError::Busy { holders, held, slots, waiting, recovering_for }
             }
             // A try joins no queue.
             Failed::NotGranted(NotGranted::QueueFull { waiting }) => {
-                TryAcquireError::Busy { holders: Vec::new(), held: 0, most: 1, waiting, recovering_for: None }
+                TryAcquireError::Busy { holders: Vec::new(), held: 0, slots: 1, waiting, recovering_for: None }
             }
             Failed::NotGranted(NotGranted::Timeout { waited, cause, .. }) => {
                 Fault::Unavailable { waited, cause: cause.map(Into::into) }.into()

@@ -57,7 +57,7 @@ impl Ownership {
         Operation::of_others(async move {
             match acquire.await {
                 Ok(guard) => Ok(Self::Granted(guard)),
-                Err(TryAcquireError::Busy { mut holders, held, most, waiting, recovering_for }) => {
+                Err(TryAcquireError::Busy { mut holders, held, slots, waiting, recovering_for }) => {
                     if held > holders.len() as u64 {
                         holders = all.await?;
                     }
@@ -65,7 +65,7 @@ impl Ownership {
                     match holders.iter().position(is_mine) {
                         Some(at) => Ok(Self::Mine(holders.swap_remove(at))),
                         None if holders.is_empty() => {
-                            Err(TryAcquireError::Busy { holders, held, most, waiting, recovering_for })
+                            Err(TryAcquireError::Busy { holders, held, slots, waiting, recovering_for })
                         }
                         None => Ok(Self::Other(holders.swap_remove(0))),
                     }

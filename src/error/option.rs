@@ -62,7 +62,7 @@ pub enum InvalidOption {
     },
     /// A lease that its holder shares with others was to be downgraded.
     #[error(
-        "a lease of the lock {name:?} that up to {most} may share cannot be downgraded: only a writer, or the holder of \
+        "a lease of the lock {name:?} that up to {slots} may share cannot be downgraded: only a writer, or the holder of \
          a lock with one slot, can become a reader"
     )]
     #[non_exhaustive]
@@ -70,7 +70,7 @@ pub enum InvalidOption {
         /// The lock.
         name: Arc<str>,
         /// How many may hold the lock together.
-        most: u32,
+        slots: u32,
     },
     /// The function is a closure, which has no name of its own.
     #[error("{name} has no name of its own: name a lock, and use its `locked`")]

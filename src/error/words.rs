@@ -60,9 +60,9 @@ pub(super) fn at(position: &Option<u64>, age: &Option<Duration>) -> String {
 }
 
 /// How many hold it and how many may, for an acquire that said another number: `(3 of 5; this one says 2)`.
-pub(super) fn numbers(holders: &[Holder], held: &u64, most: &u32) -> String {
-    let limit = strictest(holders).map(|holder| holder.most).filter(|limit| differs(*most, *limit));
-    limit.map_or_else(String::new, |limit| format!(" ({held} of {limit}; this one says {most})"))
+pub(super) fn numbers(holders: &[Holder], held: &u64, slots: &u32) -> String {
+    let limit = strictest(holders).map(|holder| holder.slots).filter(|limit| differs(*slots, *limit));
+    limit.map_or_else(String::new, |limit| format!(" ({held} of {limit}; this one says {slots})"))
 }
 
 pub(super) fn held_by(holders: &[Holder], held: &u64, recovering_for: &Option<Duration>) -> String {

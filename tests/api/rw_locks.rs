@@ -25,7 +25,7 @@ async fn readers_hold_it_together_and_a_writer_alone() {
     readers.into_iter().for_each(drop);
     let writer = soon(index.write()).await.unwrap();
     let busy = soon(index.try_read()).await.unwrap_err();
-    assert!(matches!(busy, TryAcquireError::Busy { held: 1, most: 1000, .. }));
+    assert!(matches!(busy, TryAcquireError::Busy { held: 1, slots: 1000, .. }));
     assert!(busy.to_string().ends_with(", 0 waiting"), "that a writer is alone needs no explanation: {busy}");
     assert!(matches!(soon(other.try_write()).await, Err(TryAcquireError::Busy { .. })));
     soon(writer.release()).await.unwrap();
@@ -41,7 +41,7 @@ async fn a_writer_waits_for_the_readers_before_it_and_those_after_it_wait_for_th
     let writer = soon(other.writer().enqueue()).await.unwrap();
     let readers = [soon(index.reader().enqueue()).await.unwrap(), soon(other.reader().enqueue()).await.unwrap()];
     assert!(matches!(soon(index.try_read()).await, Err(TryAcquireError::Busy { waiting: 3, .. })));
-    let queue: Vec<u32> = index.reader().inspect().await.unwrap().queue.iter().map(|waiter| waiter.most).collect();
+    let queue: Vec<u32> = index.reader().inspect().await.unwrap().queue.iter().map(|waiter| waiter.slots).collect();
     assert_eq!(queue, [1, 1000, 1000]);
     soon(first.release()).await.unwrap();
     let writer = soon(writer).await.unwrap();
@@ -56,7 +56,7 @@ async fn a_writer_becomes_a_reader_under_the_same_token_and_slot() {
     let (index, other) = (rw_lock(&server).await, rw_lock(&server).await);
     let guard = soon(index.write()).await.unwrap();
     let (token, slot) = (guard.token(), guard.slot());
-    assert_eq!((index.reader().most(), index.writer().most(), guard.most()), (1000, 1, 1));
+    assert_eq!((index.reader().slots(), index.writer().slots(), guard.slots()), (1000, 1, 1));
     let reader = soon(other.reader().enqueue()).await.unwrap();
     let writer = soon(other.writer().enqueue()).await.unwrap();
     soon(guard.downgrade()).await.unwrap();
@@ -64,8 +64,8 @@ async fn a_writer_becomes_a_reader_under_the_same_token_and_slot() {
     guard.check().unwrap();
     assert_eq!((guard.token(), guard.slot(), reader.slot()), (token, slot, 1));
     let holders = index.writer().inspect().await.unwrap().holders;
-    assert_eq!(holders.iter().map(|holder| holder.most).collect::<Vec<_>>(), [1000, 1000]);
-    assert_eq!((guard.most(), guard.held().most(), reader.most()), (1000, 1000, 1000));
+    assert_eq!(holders.iter().map(|holder| holder.slots).collect::<Vec<_>>(), [1000, 1000]);
+    assert_eq!((guard.slots(), guard.held().slots(), reader.slots()), (1000, 1000, 1000));
     // Doing it again changes nothing; and it goes on to be renewed as a reader.
     soon(guard.downgrade()).await.unwrap();
     soon(guard.renew()).await.unwrap();
@@ -92,11 +92,11 @@ async fn what_is_no_writer_cannot_become_a_reader() {
     let index = client.rw_lock_with("index", quiet()).unwrap();
     let reader = soon(index.read()).await.unwrap();
     let refused = soon(reader.downgrade()).await.unwrap_err();
-    assert!(matches!(&refused, RenewError::Invalid(InvalidOption::NoWriter { most: 1000, .. })), "{refused:?}");
+    assert!(matches!(&refused, RenewError::Invalid(InvalidOption::NoWriter { slots: 1000, .. })), "{refused:?}");
     assert!(refused.to_string().contains("only a writer"), "{refused}");
     reader.check().unwrap();
     let gpu = soon(client.semaphore("gpu", 4).unwrap().acquire()).await.unwrap();
-    assert!(matches!(soon(gpu.downgrade()).await, Err(RenewError::Invalid(InvalidOption::NoWriter { most: 4, .. }))));
+    assert!(matches!(soon(gpu.downgrade()).await, Err(RenewError::Invalid(InvalidOption::NoWriter { slots: 4, .. }))));
 
     // Whoever holds a lock alone is a writer.
     let alone = soon(client.lock_with("index", quiet()).unwrap().acquire());
@@ -150,10 +150,10 @@ async fn a_downgrade_whose_future_was_dropped_goes_on() {
     let reader = soon(other.reader().enqueue()).await.unwrap();
     drop(guard.downgrade());
     assert_eq!(soon(reader.position()).await.unwrap(), 1, "nothing happens before the first poll");
-    assert_eq!(guard.most(), 1);
+    assert_eq!(guard.slots(), 1);
     let _polled_once = guard.downgrade().now_or_never();
     let reader = soon(reader).await.unwrap();
-    eventually_async("nobody asked for the answer, and it counts", SOON, async || guard.most() == 1000).await;
+    eventually_async("nobody asked for the answer, and it counts", SOON, async || guard.slots() == 1000).await;
     soon(guard.downgrade()).await.unwrap();
     guard.check().unwrap();
     drop(reader);

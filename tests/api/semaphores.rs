@@ -35,7 +35,7 @@ async fn so_many_hold_it_together_each_in_a_slot_of_its_own() {
     assert_eq!(guards.each_ref().map(|guard| guard.slot()), [0, 1, 2]);
     assert!(guards.is_sorted_by_key(|guard| guard.token()));
     let state = gpus.inspect().await.unwrap();
-    let seen: Vec<_> = state.holders.iter().map(|holder| (holder.slot, holder.most, holder.token)).collect();
+    let seen: Vec<_> = state.holders.iter().map(|holder| (holder.slot, holder.slots, holder.token)).collect();
     assert_eq!(seen, guards.each_ref().map(|guard| (guard.slot(), 3, guard.token())));
 
     let busy = soon(gpus.try_acquire()).await.unwrap_err();
@@ -94,10 +94,10 @@ async fn two_versions_that_disagree_keep_what_each_was_promised() {
     let (three, five) = (semaphore(&before, 3), semaphore(&after, 5));
 
     // While a lease of three is held, three hold. A try that would allow more is told who does not.
-    assert_eq!(soon(five.inspect()).await.unwrap().most(), None);
+    assert_eq!(soon(five.inspect()).await.unwrap().slots(), None);
     let old = soon(three.acquire().label("old")).await.unwrap();
     let mut new = vec![held(&five).await, held(&five).await];
-    assert_eq!(soon(five.inspect()).await.unwrap().most(), Some(3));
+    assert_eq!(soon(five.inspect()).await.unwrap().slots(), Some(3));
     let told = async |lock: &Lock| soon(lock.try_acquire()).await.unwrap_err().to_string();
     let (three_are_told, five_are_told) = (told(&three).await, told(&five).await);
     assert!(five_are_told.ends_with(", and by 2 others, 0 waiting (3 of 3; this one says 5)"), "{five_are_told}");
@@ -135,14 +135,14 @@ async fn a_name_is_a_lock_for_some_and_a_semaphore_for_others() {
     let (one, other) = (connect(&server).await, connect(&server).await);
     let (alone, three) = (semaphore(&one, 1), semaphore(&other, 3));
     let forgotten = held(&one.lock_with("gpu", quiet()).unwrap()).await;
-    assert_eq!((alone.most(), three.most(), forgotten.most()), (1, 3, 1));
+    assert_eq!((alone.slots(), three.slots(), forgotten.slots()), (1, 3, 1));
     assert!(is_full(&three).await, "whoever has one slot is alone");
-    assert_eq!(three.inspect().await.unwrap().holders[0].most, 1);
+    assert_eq!(three.inspect().await.unwrap().holders[0].slots, 1);
     soon(forgotten.release()).await.unwrap();
     let (first, second) = (held(&three).await, held(&three).await);
-    assert_eq!([first.most(), second.most()], [3, 3], "each says its own");
+    assert_eq!([first.slots(), second.slots()], [3, 3], "each says its own");
     let last = soon(alone.enqueue()).await.unwrap();
-    assert_eq!(three.inspect().await.unwrap().queue[0].most, 1);
+    assert_eq!(three.inspect().await.unwrap().queue[0].slots, 1);
     soon(first.release()).await.unwrap();
     assert_eq!(soon(last.position()).await.unwrap(), 1);
     soon(second.release()).await.unwrap();

@@ -209,7 +209,7 @@ async fn locks_of_all_kinds_are_taken_together() {
     other.release().await.unwrap();
 
     let without_names = soon(LockAll::from(&gpus).and(index.reader()).and(&gpus)).await.unwrap();
-    let seen: Vec<_> = without_names.guards().iter().map(|held| (held.name(), held.most())).collect();
+    let seen: Vec<_> = without_names.guards().iter().map(|held| (held.name(), held.slots())).collect();
     assert_eq!(seen, [("gpu", 2), ("index", 1000)]);
     soon(without_names.release()).await.unwrap();
 
@@ -221,7 +221,7 @@ async fn locks_of_all_kinds_are_taken_together() {
         assert_eq!(held.iter().map(|held| held.slot()).collect::<Vec<_>>(), [0; 4]);
         [gpus.inspect().await.unwrap(), index.reader().inspect().await.unwrap()]
     }));
-    assert!(inspected.await.unwrap().iter().all(|state| state.holders[0].most == 1));
+    assert!(inspected.await.unwrap().iter().all(|state| state.holders[0].slots == 1));
     keys_left(&server);
 }
 

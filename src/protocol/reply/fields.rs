@@ -52,7 +52,7 @@ fn holders(value: &impl Value) -> Option<Vec<Holder>> {
         Some(Holder {
             id: text(id)?,
             slot: small(slot)?,
-            most: small(most)?,
+            slots: small(most)?,
             token: number(token)?,
             label: text(label)?,
             owner: text(owner)?,
@@ -73,7 +73,7 @@ fn page(value: &impl Value) -> Option<Vec<QueuedWaiter>> {
             owner: text(owner)?,
             waited: span(waited)?,
             alive: flag(alive)?,
-            most: small(most)?,
+            slots: small(most)?,
         })
     })
 }

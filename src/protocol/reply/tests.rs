@@ -143,7 +143,7 @@ fn every_field_of_a_reply_arrives_where_it_belongs() {
     let holder = Holder {
         id: "c.23".into(),
         slot: 57,
-        most: 58,
+        slots: 58,
         token: 24,
         label: "twenty-five".into(),
         owner: "twenty-six".into(),
@@ -159,7 +159,7 @@ fn every_field_of_a_reply_arrives_where_it_belongs() {
         owner: "o".into(),
         waited: us(32),
         alive,
-        most: 55,
+        slots: 55,
     };
     let acquire = |word| verdict(Verb::Acquire, word);
     assert_eq!(acquire("granted"), Verdict::Acquire(AcquireVerdict::Granted));

@@ -34,7 +34,7 @@ impl Onlooker {
                 // A server that does not answer shows nothing.
                 let holders = lock.inspect().blocking().map(|state| state.holders).unwrap_or_default();
                 for holder in &holders {
-                    let (token, slot, most) = (holder.token, holder.slot, holder.most);
+                    let (token, slot, most) = (holder.token, holder.slot, holder.slots);
                     record.remark(format_args!("{holder:?}"));
                     record.note_process(Event::Seen { token, slot, most });
                 }
