@@ -49,6 +49,17 @@ fn a_forged_grant_of_an_id_to_come_takes_nothing_from_it() {
     assert!(matches!(&sent[..], [(_, Request::Acquire(AcquireRequest { .. }))]), "{sent:?}");
 }
 
+/// So may it while requests wait for room.
+#[test]
+fn a_forged_grant_of_an_id_to_come_that_waits_for_room_takes_nothing_from_it() {
+    let (mut machine, spec) = start(LockOptions::new());
+    machine.handle(at(1.0), Event::Push(push(PushKind::Grant, 1, 9, "s", LockKeys::new("fairlock", "x").lock.clone())));
+    assert!(machine.effects(at(1.0), 0).is_empty());
+    acquire(&mut machine, 1.1, &spec, 1);
+    let sent = sent(&mut machine, 1.2);
+    assert!(matches!(&sent[..], [(_, Request::Acquire(AcquireRequest { .. }))]), "{sent:?}");
+}
+
 /// A message about an id that this client no longer has may be true: the lease is given back, but not again and again.
 #[test]
 fn a_grant_that_nobody_waits_for_is_given_back_once() {
