@@ -12,7 +12,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::retry_on_intr;
 
 #[cfg(any(target_os = "linux", target_os = "android"))]
-use super::descriptors;
+use super::{descriptors, table};
 
 /// A file that is watched: opened once more, so that its lock and that of the other conflict.
 pub(crate) struct OpenFile {
@@ -64,6 +64,29 @@ pub(crate) fn watchers(_: RawFd) -> Vec<i32> {
     Vec::new()
 }
 
+/// Whether no other process has this open file, by any number. False where it cannot be known.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(crate) fn is_open_here_only(descriptor: RawFd) -> bool {
+    let Some(parent) = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get()) else { return false };
+    let Some((copy, byte)) = descriptors::copy(descriptor).ok().and_then(|copy| {
+        let byte = byte::Byte::lock(&copy).ok()?;
+        Some((copy, byte))
+    }) else {
+        return false;
+    };
+    // The parent of another user does not show what it has open.
+    let only_here = table::is_shown()
+        && byte.is_open_in(parent) == Some(false)
+        && table::numbers().all(|pid| pid == table::own_pid() || byte.is_open_in(pid) != Some(true));
+    let _ = byte.unlock(&copy);
+    only_here
+}
+
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(crate) fn is_open_here_only(_: RawFd) -> bool {
+    false
+}
+
 /// For this process the file which is open here by this number is closed from now on, although it is not.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) fn let_go(watcher: i32, descriptor: RawFd) -> io::Result<()> {
@@ -87,6 +110,7 @@ mod byte {
     use std::hash::{BuildHasher as _, Hasher as _, RandomState};
     use std::io;
     use std::os::fd::{AsFd, RawFd};
+    use std::path::Path;
     use std::time::Duration;
 
     use nix::errno::Errno;
@@ -109,7 +133,13 @@ mod byte {
 
     /// All bytes that are locked on the file which is open here by this number.
     pub(super) fn of(descriptor: RawFd) -> Vec<Byte> {
-        let about = std::fs::read_to_string(format!("/proc/self/fdinfo/{descriptor}")).unwrap_or_default();
+        locked(Path::new(&format!("/proc/self/fdinfo/{descriptor}")))
+    }
+
+    /// The same of a file of which this is the page in /proc. It shows the locks of this open file, and not those of the
+    /// same file that was opened once more.
+    fn locked(page: &Path) -> Vec<Byte> {
+        let about = std::fs::read_to_string(page).unwrap_or_default();
         // `lock: 1: OFDLCK ADVISORY WRITE -1 fe:01:4711 FIRST LAST`
         let locks = about.lines().filter(|line| line.starts_with("lock:") && line.contains(" OFDLCK "));
         let first = |line: &str| line.split_whitespace().rev().nth(1)?.parse().ok();
@@ -125,6 +155,12 @@ mod byte {
             let byte = Self { at: random * NUMBERS + i64::from(own_pid()), kind };
             fcntl(&file, FcntlArg::F_OFD_SETLK(&byte.with(kind)))?;
             Ok(byte)
+        }
+
+        /// Whether that process has the open file with this lock; None if it does not show what it has open.
+        pub(super) fn is_open_in(&self, pid: i32) -> Option<bool> {
+            let pages = std::fs::read_dir(format!("/proc/{pid}/fdinfo")).ok()?;
+            Some(pages.flatten().any(|page| locked(&page.path()).iter().any(|byte| byte.at == self.at)))
         }
 
         /// The process that has locked it.

@@ -21,7 +21,7 @@ use rustix::process::Pid;
 
 use super::event_file;
 use crate::exit::{self, Failure, say};
-use crate::process::open_file::OpenFile;
+use crate::process::open_file::{self, OpenFile};
 use crate::process::{descriptors, table, this_binary};
 use crate::{output, runtime, stderr};
 
@@ -38,6 +38,12 @@ pub(super) fn start(descriptor: RawFd) -> Result<u8, Failure> {
     if !about.is_file() && !about.is_dir() {
         return Err(Failure::own(format!(
             "descriptor {descriptor} is no file: open one, as in `exec {descriptor}>my.lock`"
+        )));
+    }
+    if open_file::is_open_here_only(descriptor) {
+        return Err(Failure::own(format!(
+            "only this command has descriptor {descriptor} open, so nothing would be held: write `exec \
+             {descriptor}>my.lock` on a line before"
         )));
     }
     let (socket, far_end) = UnixStream::pair().map_err(failed)?;
@@ -235,7 +241,6 @@ impl Script {
 /// Lets this stand-in go on as if its script had closed its descriptor, and waits until it has given the lock back.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn end(stand_in: &StandIn, name: &str) -> Result<u8, Failure> {
-    use crate::process::open_file;
     use crate::text::printable;
     use rustix::process::{PidfdFlags, pidfd_open};
     const PATIENCE: Timespec = Timespec { tv_sec: 10, tv_nsec: 0 };

@@ -212,7 +212,7 @@ fn options_that_contradict_each_other_are_refused_with_what_to_write() {
         for words in [&["run", "x", "true"][..], &["wait", "x:*"], &["hold", "--fd", "9", "x"]] {
             let (command, rest) = words.split_first().unwrap();
             let mut sh = Command::new("sh");
-            sh.args(["-c", "exec 9>\"$L\"; exec \"$@\"", "-", env!("CARGO_BIN_EXE_fairlock"), command]);
+            sh.args(["-c", "exec 9>\"$L\"; \"$@\"; exit $?", "-", env!("CARGO_BIN_EXE_fairlock"), command]);
             sh.env("L", folder.path().join("lock")).env("REDIS_URL", redis.url());
             let ended = Process::spawn(sh.args(options).args(rest)).finish();
             assert!(ended.code == 125 && ended.stderr.contains(says), "{command} {options:?}: {ended:?}");

@@ -95,3 +95,34 @@ fn events_on_stdout_are_not_the_grant() {
     signal(script.process.id(), Signal::KILL);
     is_free(&redis, "x");
 }
+
+/// bash opens it for this command alone. (dash opens it itself, and closes it when the command has ended.)
+#[test]
+fn a_descriptor_that_only_the_hold_itself_has_open_is_refused() {
+    let redis = Redis::start();
+    for line in [
+        "$F hold x --fd 9 9>$L",
+        "bash -c '$F hold x --fd 9 9>$L; exit $?'",
+        // Another open file of the script has the number.
+        "exec 9>$L; $F hold x --fd 9 9>$L",
+        "exec 7>$L 9>$L; $F hold x --fd 9 9<$L",
+        "(exec 9>$L; exec $F hold x --fd 9)",
+    ] {
+        let script = script(&["bash", "-c"], &redis, &format!("{line}; step code $?"));
+        assert_eq!(script.process.line(), "code 125", "{line}");
+        let said = script.process.complaint();
+        let tip = "only this command has descriptor 9 open, so nothing would be held: write `exec 9>my.lock` on a line";
+        assert!(said.contains(tip), "{line}: {said}");
+    }
+    for line in [
+        "exec 7>$L; $F hold a --fd 9 9>&7",
+        "{ $F hold b --fd 9; step code $?; } 9>$L",
+        "(exec 9>$L; sleep 1000 & exec $F hold c --fd 9)",
+        "exec 9>$L; timeout 1h $F hold d --fd 9",
+    ] {
+        let script = script(&["bash", "-c"], &redis, &format!("{line}; step code $?"));
+        assert_eq!(script.process.line(), "code 0", "{line}");
+        let name = line.split("hold ").nth(1).unwrap();
+        assert_eq!(redis.state(&name[..1])["state"], "held", "{line}");
+    }
+}
