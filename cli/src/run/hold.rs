@@ -118,7 +118,11 @@ fn keep(server: &connect::Args, args: &HoldArgs, mut script: Option<Script>) -> 
                 stderr::flush(stderr::A_MOMENT);
                 script.tell(args.signal.unwrap_or(Signal::SIGTERM));
             }
-            until_done(&mut setting, &granted, script).await;
+            if !until_done(&mut setting, &granted, script).await {
+                // The server ends the lease a little later. A release would say that what used the lock is done.
+                std::mem::forget(granted);
+                return Ok(LOST);
+            }
         }
         if script.is_some() {
             // Nobody waits for the stand-in, so no signal keeps it from giving back the lock.
@@ -178,14 +182,15 @@ async fn until_closed(setting: &mut Setting<'_>, granted: &HeldLocks, script: Op
     }
 }
 
-/// After a loss: until what used the lock is done, or until no lease is left that keeps others out.
-async fn until_done(setting: &mut Setting<'_>, granted: &HeldLocks, script: Option<&Script>) {
+/// After a loss: waits until what used the lock is done, or until no lease is left that keeps others out. Returns
+/// whether it is done.
+async fn until_done(setting: &mut Setting<'_>, granted: &HeldLocks, script: Option<&Script>) -> bool {
     loop {
         let left = granted.longest_remaining();
         tokio::select! {
-            event = setting.inbox.recv() => if end_by(event, script).is_some() { return },
+            event = setting.inbox.recv() => if end_by(event, script).is_some() { return true },
             // Of several leases some may still be renewed.
-            () = tokio::time::sleep(left) => if left.is_zero() { return },
+            () = tokio::time::sleep(left) => if left.is_zero() { return false },
         }
     }
 }

@@ -202,6 +202,27 @@ fn after_a_polite_break_the_next_holder_comes_when_the_script_is_done() {
     assert!(ended.code == 0 && ended.stderr.contains("let go"), "{ended:?}");
 }
 
+/// The lock is free because its lease has ended, and not because the script is done.
+#[test]
+fn a_script_that_ignores_a_polite_break_has_not_let_go() {
+    let redis = Redis::start();
+    for _ in 0..3 {
+        let script = Script::start(
+            &redis,
+            "trap '' TERM; exec 9>$L; $F hold x --fd 9 --lease 3s || exit; while :; do step at work; done",
+        );
+        assert_eq!(script.process.line(), "at work");
+        let (next, ending) = break_politely(&redis);
+        assert_eq!(next.line(), "granted");
+        let ended = ending.finish();
+        assert!(ended.code == 0 && ended.stderr.contains("did not answer, and its lease has ended"), "{ended:?}");
+        next.finish();
+        is_free(&redis, "x");
+        script.step();
+        assert_eq!(script.process.line(), "at work");
+    }
+}
+
 #[test]
 fn after_a_polite_break_the_next_holder_comes_when_stdin_ends() {
     let redis = Redis::start();
