@@ -1,6 +1,7 @@
 //! `fairlock hold`: holds locks without a command, for scripts that lock in the middle.
 //!
-//! It holds until its stdin ends. With `--fd N` it holds until a descriptor of the script is closed, as flock does. No
+//! It holds until its stdin ends. Nothing is to be written there: what arrives is meant for another command, which would
+//! find nothing, and go on without the lock. So it is a wrong call. With `--fd N` it holds until a descriptor of the script is closed, as flock does. No
 //! process sees another one close a file, so two processes work together:
 //!
 //! ```text
@@ -18,7 +19,7 @@
 //! on to the script, and ends neither of the two by itself.
 
 use std::ffi::OsString;
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Read as _};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
@@ -51,11 +52,21 @@ pub(crate) fn hold(server: &connect::Args, args: &HoldArgs) -> Result<u8, Failur
             ))),
         };
     }
+    refuse_descriptor_as_name(args)?;
     around::refuse_own(server, args.names())?;
     match args.fd {
         Some(fd) => stand_in::start(fd),
-        None => refuse_ended_stdin().and_then(|()| keep(server, args, None)),
+        None => refuse_unfit_stdin().and_then(|()| keep(server, args, None)),
     }
+}
+
+/// `flock 9` has a descriptor where `hold` has a name.
+fn refuse_descriptor_as_name(args: &HoldArgs) -> Result<(), Failure> {
+    let number = args.name.parse::<u16>().ok().filter(|number| args.fd.is_none() && *number > 2);
+    let is_open = |number: &u16| std::fs::metadata(format!("/dev/fd/{number}")).is_ok();
+    number.filter(is_open).map_or(Ok(()), |number| {
+        Err(Failure::own(format!("{number} is an open descriptor: `fairlock hold NAME --fd {number}`")))
+    })
 }
 
 /// The stand-in's process; `script` is the process id of the script, in words.
@@ -84,7 +95,7 @@ fn keep(server: &connect::Args, args: &HoldArgs, mut script: Option<Script>) -> 
     runtime.block_on(async {
         let (granted, ..) = setting.take().await?;
         let outbox = setting.outbox.clone();
-        let closed = move || drop(outbox.send(RunEvent::Closed));
+        let tell = move |event| drop(outbox.send(event));
         let grant = args.told(granted.lease(&args.name));
         let begun = match &mut script {
             Some(script) => {
@@ -97,10 +108,10 @@ fn keep(server: &connect::Args, args: &HoldArgs, mut script: Option<Script>) -> 
                     ));
                 }
                 setting.terminal = None;
-                script.granted(&grant, closed)
+                script.granted(&grant, move || tell(RunEvent::Closed))
             }
             // It may have ended during the wait.
-            None => refuse_ended_stdin().and_then(|()| output::write(&grant)).and_then(|()| watch_stdin(closed)),
+            None => refuse_unfit_stdin().and_then(|()| output::write(&grant)).and_then(|()| watch_stdin(tell)),
         };
         if script.is_none() && std::io::stdin().is_terminal() && std::io::stderr().is_terminal() {
             let names = setting.reporter.names().to_owned();
@@ -130,6 +141,7 @@ fn keep(server: &connect::Args, args: &HoldArgs, mut script: Option<Script>) -> 
         }
         setting.reporter.stopping();
         let released = setting.release(granted, lost).await;
+        let is_closed = matches!(end, HoldEnd::Closed);
         let code = match end {
             HoldEnd::Closed | HoldEnd::Signalled(Signal::SIGINT) => 0,
             HoldEnd::Signalled(signal) => exit::by_signal(signal as i32),
@@ -137,6 +149,10 @@ fn keep(server: &connect::Args, args: &HoldArgs, mut script: Option<Script>) -> 
             HoldEnd::Failed(failure) => return Err(failure),
         };
         if released {
+            if is_closed && script.is_none() {
+                let names = setting.reporter.names().to_owned();
+                setting.reporter.mention(format_args!("{names} given back: stdin ended"));
+            }
             setting.reporter.released(code);
         }
         Ok(code)
@@ -155,6 +171,7 @@ enum HoldEnd {
 fn end_by(event: Option<RunEvent>, script: Option<&Script>) -> Option<HoldEnd> {
     match event {
         Some(RunEvent::Closed) | None => return Some(HoldEnd::Closed),
+        Some(RunEvent::Data) => return Some(HoldEnd::Failed(data_on_stdin())),
         Some(RunEvent::Signal(Signal::SIGTSTP)) => signals::stop_here(false),
         Some(RunEvent::Signal(signal)) if signals::ends(signal) => match script {
             Some(script) => script.tell(signal),
@@ -195,26 +212,40 @@ async fn until_done(setting: &mut Setting<'_>, granted: &HeldLocks, script: Opti
     }
 }
 
-/// Fails if a read would give nothing, and at once: then the lock would be given back as soon as it is granted.
-fn refuse_ended_stdin() -> Result<(), Failure> {
+/// Fails if a read would give nothing, and at once: then the lock would be given back as soon as it is granted. Fails
+/// also if it would give something.
+fn refuse_unfit_stdin() -> Result<(), Failure> {
     let stdin = std::io::stdin();
     let ready =
         poll(&mut [PollFd::new(&stdin, PollFlags::IN)], Some(&Timespec::default())).is_ok_and(|ready| ready > 0);
-    if ready && rustix::io::ioctl_fionread(&stdin).unwrap_or(0) == 0 {
-        return Err(Failure::own(
+    match rustix::io::ioctl_fionread(&stdin).unwrap_or(0) {
+        _ if !ready => Ok(()),
+        0 => Err(Failure::own(
             "stdin is at its end already, so nothing would be held: use --fd N in scripts, or give it a pipe (the stdin \
              of a command with & in a script is /dev/null)",
-        ));
+        )),
+        _ if stdin.is_terminal() => Ok(()),
+        _ => Err(data_on_stdin()),
     }
-    Ok(())
 }
 
-fn watch_stdin(closed: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+fn data_on_stdin() -> Failure {
+    Failure::own(
+        "stdin has data, which this command would take from others: use --fd N in scripts, or give it a pipe to which \
+         nothing is written",
+    )
+}
+
+fn watch_stdin(tell: impl Fn(RunEvent) + Send + 'static) -> Result<(), Failure> {
     let watch = move || {
-        // A terminal in whose background this process runs gives an error, which is no end.
-        if std::io::copy(&mut std::io::stdin(), &mut std::io::sink()).is_ok() {
-            closed();
-        }
+        let mut stdin = std::io::stdin();
+        let event = if stdin.is_terminal() {
+            // In its background a terminal gives an error, which is no end.
+            std::io::copy(&mut stdin, &mut std::io::sink()).map(|_| RunEvent::Closed)
+        } else {
+            stdin.read(&mut [0]).map(|length| if length == 0 { RunEvent::Closed } else { RunEvent::Data })
+        };
+        event.into_iter().for_each(tell);
     };
     runtime::thread("stdin", watch)
 }

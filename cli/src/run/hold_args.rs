@@ -12,10 +12,10 @@ In a terminal, `fairlock hold deploy` holds until Ctrl-D or Ctrl-C.
 Exit code: 0, or 122 busy, 123 lease lost, 124 timeout, 125 fairlock failed.";
 
 const LONG: &str = "\
-It prints the fencing token when the lock is granted, and holds until its stdin ends, or until INT. A script that \
-writes to it keeps the lock as long as it likes; bash: `coproc L { fairlock hold deploy; }; read -r token \
+It prints the fencing token when the lock is granted, and holds until its stdin ends, or until INT. A script \
+keeps the lock for as long as it has the other end of a pipe open, to which it writes nothing; bash: `coproc L { fairlock hold deploy; }; read -r token \
 <&\"${L[0]}\"`, and later `exec {L[1]}>&-`. A stdin that has ended already, as /dev/null and that of `fairlock hold \
-deploy &` in a script, is refused: nothing would be held.
+deploy &` in a script, is refused: nothing would be held. So is one with data, which is meant for another command.
 
 With --fd N it returns when the lock is granted. The lock is held until the script has closed descriptor N, as it does \
 when it ends, however it ends. The descriptor must be a file, as for flock, and may have any number. Programs that the \

@@ -19,6 +19,8 @@ pub(crate) enum RunEvent {
     ShimGone,
     /// `hold`: its stdin has ended, or the script has closed the descriptor.
     Closed,
+    /// `hold`: something was written to its stdin.
+    Data,
 }
 
 /// Resolves at a signal that ends the wait. Ctrl-Z stops fairlock, which keeps its place if it is continued in time.

@@ -119,7 +119,7 @@ impl<'a> Supervisor<'a> {
                 event = inbox.recv() => match event {
                     Some(RunEvent::Signal(signal)) => self.on_signal(signal),
                     Some(RunEvent::Shim(report)) => if let Some(result) = self.on_report(report) { break result },
-                    Some(RunEvent::Closed) => {}
+                    Some(RunEvent::Closed | RunEvent::Data) => {}
                     Some(RunEvent::ShimGone) | None => break self.on_shim_gone().await,
                 },
                 lost = granted.guards.lost(), if !self.lost => self.on_lost(&lost),

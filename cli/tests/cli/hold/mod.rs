@@ -6,7 +6,7 @@ mod output;
 mod signals;
 mod unlock;
 
-use std::io::Read as _;
+use std::io::{Read as _, Write as _};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -104,6 +104,68 @@ fn a_hold_whose_stdin_has_ended_is_refused_before_it_queues() {
     holder.signal(Signal::TERM);
     assert_eq!(waiter.wait().unwrap().code(), Some(125));
     is_free(&redis, "x");
+}
+
+/// As in a script that forgot `--fd`, and in a loop over the lines of a file.
+#[test]
+fn a_hold_without_a_descriptor_takes_no_data_from_other_commands() {
+    let (redis, folder) = (Redis::start(), tempfile::tempdir().unwrap());
+    let list = folder.path().join("list");
+    std::fs::write(&list, "one\ntwo\n").unwrap();
+    let refused = |stdin: Stdio| {
+        let hold = redis.fairlock().args(["hold", "x"]).stdin(stdin).output().unwrap();
+        let said = String::from_utf8(hold.stderr).unwrap();
+        let is_refused = hold.status.code() == Some(125) && said.contains("stdin has data, which");
+        assert!(is_refused && said.contains("use --fd N in scripts"), "{said}");
+        assert_eq!(redis.state("x")["state"], "free");
+        String::from_utf8(hold.stdout).unwrap()
+    };
+    assert_eq!(refused(std::fs::File::open(&list).unwrap().into()), "", "before the grant");
+    let (mut rest, mut feed) = std::io::pipe().unwrap();
+    feed.write_all(b"data").unwrap();
+    assert_eq!(refused(rest.try_clone().unwrap().into()), "");
+    drop(feed);
+    let mut left = String::new();
+    rest.read_to_string(&mut left).unwrap();
+    assert_eq!(left, "data");
+    // It comes when the lock is held.
+    let (stdin, mut feed) = std::io::pipe().unwrap();
+    let slow = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            eventually("it is held", || (redis.state("x")["state"] == "held").then_some(()));
+            feed.write_all(b"data").unwrap();
+        });
+        refused(stdin.into())
+    });
+    assert_ne!(slow, "");
+}
+
+#[test]
+fn a_hold_whose_stdin_ends_says_that_the_lock_is_given_back() {
+    let redis = Redis::start();
+    for (option, says) in [("-v", "\nfairlock: x given back: stdin ended\n"), ("-q", "")] {
+        let mut hold = redis.fairlock();
+        hold.args(["hold", "x", option]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = hold.spawn().unwrap();
+        eventually("it is held", || (redis.state("x")["state"] == "held").then_some(()));
+        drop(child.stdin.take());
+        let ended = child.wait_with_output().unwrap();
+        let said = String::from_utf8(ended.stderr).unwrap();
+        assert!(ended.status.success() && said.contains(says) && (option == "-v" || said.is_empty()), "{said}");
+    }
+}
+
+/// `flock 9` means a descriptor.
+#[test]
+fn the_number_of_an_open_descriptor_is_no_name() {
+    let redis = Redis::start();
+    let ask = |line: &str| Script::start(&redis, &format!("exec 9>$L; {line}; exit $?")).process.finish();
+    let ended = ask("$F hold 9");
+    let tip = "fairlock: 9 is an open descriptor: `fairlock hold NAME --fd 9`\n";
+    assert_eq!((ended.code, ended.stderr.as_str(), ended.stdout.as_str()), (125, tip, ""));
+    for line in ["$F hold 9 --fd 9 && $F hold 9 -u", "sleep 1 | $F hold 7"] {
+        assert_eq!(ask(line).code, 0, "{line}");
+    }
 }
 
 #[tokio::test]
