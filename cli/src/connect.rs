@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use crate::exit::Failure;
 use crate::process::descendants;
+use crate::text::printable;
 use crate::{hidden, local};
 
 /// The variable with the password. There is no option for it: everybody can read the arguments of a process.
@@ -184,6 +185,12 @@ impl Server {
             tls = tls.client_certificate_files(cert, key);
         }
         builder.tls(tls)
+    }
+
+    /// Its address, without user and password.
+    pub(crate) fn place(&self) -> String {
+        let places = self.client().places();
+        places.map_or_else(|_| String::new(), |places| printable(&format!("{places:?}")))
     }
 
     /// Whom clients log in as.

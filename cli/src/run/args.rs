@@ -148,7 +148,7 @@ pub(crate) struct Wait {
     pub(crate) quiet: bool,
     /// Tell of every change of the wait, and sum up
     ///
-    /// Each new position, the grant, and at the end how long was waited, behind whom, and how long the lock was held.
+    /// Each new position, the grant and the server that gave it, and at the end how long was waited, behind whom, and how long the lock was held.
     #[arg(short = 'v', long, hide_short_help = true)]
     pub(crate) verbose: bool,
     /// Free after this time if this machine dies

@@ -12,6 +12,7 @@ use super::held_locks::HeldLocks;
 use super::queue_view::QueueView;
 use super::systemd::Systemd;
 use super::timing::Timing;
+use crate::connect::Server;
 use crate::duration::{milliseconds, seconds, shown};
 use crate::exit::{Failure, say};
 use crate::log::Log;
@@ -170,7 +171,7 @@ impl Reporter {
         }
     }
 
-    pub(crate) fn granted(&mut self, granted: &HeldLocks) {
+    pub(crate) fn granted(&mut self, granted: &HeldLocks, server: &Server) {
         progress::erase();
         let (waited, tokens) = (self.began.elapsed(), granted.tokens());
         for (name, token) in &tokens {
@@ -180,7 +181,8 @@ impl Reporter {
         let listed: Vec<String> = tokens.iter().map(|(_, token)| token.to_string()).collect();
         let (names, listed) = (&self.names, listed.join(", "));
         if self.verbose || self.has_spoken {
-            say(format_args!("got {names} after {} (token {listed})", shown(waited)));
+            let place = if self.verbose { format!(" at {}", server.place()) } else { String::new() };
+            say(format_args!("got {names}{place} after {} (token {listed})", shown(waited)));
         }
         if let Some(systemd) = &self.systemd {
             systemd.granted(&format!("holds {names} (token {listed})"));

@@ -96,7 +96,7 @@ impl<'a> Setting<'a> {
             }
             let deadlines = self.timing.of(&granted.guards);
             if Time::now() < deadlines.0 {
-                self.reporter.granted(&granted);
+                self.reporter.granted(&granted, &self.request.server);
                 return Ok((granted, deadlines, queue_shim));
             }
             // The lease is over, and the command was not started.

@@ -262,3 +262,14 @@ fn the_advice_to_name_a_server_is_given_once() {
         assert_eq!(ended.stderr.matches("tip: this address is the default").count(), 1, "{ended:?}");
     }
 }
+
+/// `sudo` and `su` may drop the variable that names it.
+#[test]
+fn a_verbose_run_names_the_server_without_its_password() {
+    let server = RedisServer::builder().plain().tcp().config("requirepass secret").start();
+    let place = format!("127.0.0.1:{}", server.port());
+    let url = format!("redis://:secret@{place}/");
+    let ended = Process::spawn(fairlock().args(["--redis", &url, "run", "-v", "x", "true"])).finish();
+    assert!(ended.code == 0 && ended.stderr.starts_with(&format!("fairlock: got x at {place} after ")), "{ended:?}");
+    assert!(!ended.stderr.contains("secret"), "{ended:?}");
+}
