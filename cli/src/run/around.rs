@@ -30,7 +30,7 @@ pub(super) fn refuse_own<'a>(server: &connect::Args, names: impl Iterator<Item =
         return Ok(());
     }
     for name in names {
-        if let Some(StandIn { pid, script, descriptor }) = stand_in(server, name)
+        if let Some(StandIn { pid, script, descriptor, .. }) = stand_in(server, name)
             && open_file::watchers(descriptor).contains(&pid)
         {
             let name = printable(name);
@@ -52,9 +52,10 @@ fn look(pid: i32, server: &connect::Args, name: &str) -> Option<StandIn> {
     let script = words.next()?.to_str()?.parse().ok()?;
     let told = Cli::of(std::iter::once("fairlock".into()).chain(words)).ok()?;
     let Task::Hold(args) = told.task else { return None };
-    let is_meant = args.name == name || args.and.iter().any(|other| other == name);
+    let names: Vec<String> = args.names().map(str::to_owned).collect();
+    let is_meant = names.iter().any(|held| held == name);
     let is_there = told.server.names_the_same_as(server) && variables(pid) == variables(table::own_pid());
-    (is_meant && is_there).then_some(StandIn { pid, script, descriptor: args.fd? })
+    (is_meant && is_there).then_some(StandIn { pid, script, names, descriptor: args.fd? })
 }
 
 fn variables(pid: i32) -> Vec<Vec<u8>> {

@@ -34,7 +34,7 @@ use super::inbox::RunEvent;
 use super::label;
 use super::setting::Setting;
 use super::stand_in::{self, Script};
-use crate::exit::{self, Failure, LOST};
+use crate::exit::{self, Failure, LOST, say};
 use crate::process::signals;
 use crate::text::{printable, quoted};
 use crate::{connect, output, runtime, stderr, warnings};
@@ -44,13 +44,7 @@ const NOTICE: Duration = Duration::from_secs(5);
 
 pub(crate) fn hold(server: &connect::Args, args: &HoldArgs) -> Result<u8, Failure> {
     if args.unlock {
-        return match around::stand_in(server, &args.name) {
-            Some(stand_in) => stand_in::end(&stand_in, &args.name),
-            None => Err(Failure::own(format!(
-                "no script around this process holds {}, so there is nothing to give back",
-                printable(&args.name)
-            ))),
-        };
+        return unlock(server, args);
     }
     refuse_descriptor_as_name(args)?;
     around::refuse_own(server, args.names())?;
@@ -58,6 +52,24 @@ pub(crate) fn hold(server: &connect::Args, args: &HoldArgs) -> Result<u8, Failur
         Some(fd) => stand_in::start(fd),
         None => refuse_unfit_stdin().and_then(|()| keep(server, args, None)),
     }
+}
+
+fn unlock(server: &connect::Args, args: &HoldArgs) -> Result<u8, Failure> {
+    let Some(stand_in) = around::stand_in(server, &args.name) else {
+        let name = printable(&args.name);
+        let failure =
+            Failure::own(format!("no script around this process holds {name}, so there is nothing to give back"));
+        return Err(match args.name.parse::<u16>() {
+            Ok(number) => failure.with_tip(format!("{number} is a descriptor? give the lock's NAME")),
+            Err(_) => failure,
+        });
+    };
+    let code = stand_in::end(&stand_in, &args.name)?;
+    let others: Vec<&str> = stand_in.names.iter().filter(|name| **name != args.name).map(String::as_str).collect();
+    if !others.is_empty() && !args.wait.quiet {
+        say(format_args!("also gave back {}, which was taken with {}", others.join(", "), args.name));
+    }
+    Ok(code)
 }
 
 /// `flock 9` has a descriptor where `hold` has a name.

@@ -59,7 +59,8 @@ pub(crate) struct HoldArgs {
     /// Give it back, and wait until that is done
     ///
     /// Ends the hold of this lock by the script around, as if it had closed its descriptor, and returns when the server
-    /// knows. A program that inherited the descriptor keeps the lock no longer.
+    /// knows. A program that inherited the descriptor keeps the lock no longer. All locks that one `hold` took with --and
+    /// are given back together.
     #[arg(short = 'u', long)]
     pub(crate) unlock: bool,
     /// Print the token, the slot, or token,slot

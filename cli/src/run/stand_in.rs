@@ -79,6 +79,8 @@ fn script_with(descriptor: RawFd, about: &Metadata) -> i32 {
 pub(super) struct StandIn {
     pub(super) pid: i32,
     pub(super) script: i32,
+    /// The locks that it holds.
+    pub(super) names: Vec<String>,
     /// What the script closes in the end.
     pub(super) descriptor: RawFd,
 }

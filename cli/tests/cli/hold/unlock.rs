@@ -48,6 +48,25 @@ fn to_unlock_one_lock_leaves_the_others() {
     assert!(ended.code == 125 && ended.stderr.contains("no script around this process holds y"), "{ended:?}");
 }
 
+#[test]
+fn to_unlock_one_of_several_locks_that_were_taken_together_says_which_others_are_given_back() {
+    let redis = Redis::start();
+    for (option, says) in [("", "fairlock: also gave back a, c, which was taken with b\n"), ("-q", "")] {
+        let text = format!("exec 9>$L; $F hold a -a b -a c --fd 9 && $F hold b -u {option}; exit $?");
+        let ended = Script::start(&redis, &text).process.finish();
+        assert_eq!((ended.code, ended.stderr.as_str()), (0, says));
+        assert_eq!(redis.state("a")["state"], "free");
+    }
+}
+
+/// `flock -u 9` names the descriptor.
+#[test]
+fn to_unlock_a_number_is_told_that_it_takes_a_name() {
+    let redis = Redis::start();
+    let ended = Script::start(&redis, "exec 9>$L; $F hold x --fd 9; $F hold -u 9").process.finish();
+    assert!(ended.code == 125 && ended.stderr.contains("tip: 9 is a descriptor? give the lock's NAME"), "{ended:?}");
+}
+
 /// A script that is the first process of a container and holds x; None where that is not allowed.
 fn process_1(redis: &Redis, folder: &Path, rest: &str) -> Option<Process> {
     let namespace = ["--pid", "--fork", "--mount-proc", "--kill-child"];
