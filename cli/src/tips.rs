@@ -27,7 +27,9 @@ pub(crate) fn for_wrong_call(error: &mut clap::Error, command: &clap::Command) -
     };
     let (argument, value) = (text(ContextKind::InvalidArg), text(ContextKind::InvalidValue));
     let option = argument.as_deref().filter(|_| error.kind() == ErrorKind::UnknownArgument);
-    let of_others = option.and_then(|option| option_of_others(option).or_else(|| of_a_holder(option, error)));
+    let of_others = option.and_then(|option| {
+        option_of_others(option).or_else(|| of_a_holder(option, error)).or_else(|| of_flock(option, error, command))
+    });
     if error.get(ContextKind::SuggestedArg).is_some() && of_others.is_none() {
         // Only a word is misspelled.
         error.remove(ContextKind::Suggested);
@@ -61,10 +63,13 @@ pub(crate) fn for_wrong_call(error: &mut clap::Error, command: &clap::Command) -
                 return None;
             }
             error.remove(ContextKind::SuggestedSubcommand);
-            verb_of_others(&word).map_or_else(
-                || format!("to run a command under the lock {0}: fairlock run {0} COMMAND", printable(&quoted(&word))),
-                str::to_owned,
-            )
+            match verb_of_others(&word) {
+                Some(tip) => tip.to_owned(),
+                None if is_descriptor(&word) => of_descriptor(&word),
+                None => {
+                    format!("to run a command under the lock {0}: fairlock run {0} COMMAND", printable(&quoted(&word)))
+                }
+            }
         }
         (ErrorKind::ValueValidation | ErrorKind::InvalidValue, Some(option)) => {
             let long = option.split(' ').next()?.strip_prefix("--")?;
@@ -103,6 +108,58 @@ fn of_a_holder(option: &str, error: &clap::Error) -> Option<String> {
     let looks_on = usage(error).contains("fairlock status");
     let is_ours = ["--slots", "--shared", "--exclusive", "-s", "-x", "-e"].contains(&option);
     (looks_on && is_ours).then(|| format!("{option} is for run, hold and wait; status shows all holders"))
+}
+
+/// Options and descriptors where flock has them: before the name of a lock, which takes a subcommand here, and behind
+/// that of `hold`.
+fn of_flock(option: &str, error: &clap::Error, command: &clap::Command) -> Option<String> {
+    let words: Vec<String> = std::env::args_os().skip(1).map(|word| word.to_string_lossy().into_owned()).collect();
+    let usage = usage(error);
+    if usage.contains("fairlock hold") {
+        let number = option.trim_start_matches('-');
+        let behind = || words.iter().skip_while(|word| *word != "-fd").nth(1).filter(|word| is_descriptor(word));
+        return match option {
+            "-f" => behind().map(|number| of_descriptor(number)),
+            // Behind an option it is meant as the value of that.
+            _ => (is_descriptor(number) && is_no_value(option)).then(|| of_descriptor(number)),
+        };
+    }
+    let run = command.find_subcommand("run").filter(|_| usage.contains("fairlock [OPTIONS] COMMAND"))?;
+    let is_meant = |arg: &&clap::Arg| match option.strip_prefix("--") {
+        Some(long) => arg.get_long() == Some(long) || arg.get_all_aliases().is_some_and(|all| all.contains(&long)),
+        None => {
+            let short = option.chars().nth(1);
+            arg.get_short() == short || arg.get_all_short_aliases().is_some_and(|all| all.first().copied() == short)
+        }
+    };
+    let of_run = run.get_arguments().find(is_meant)?;
+    let takes_value = of_run.get_action().takes_values();
+    // The first word that is no option, nor the value of this one.
+    let mut rest = words.iter().skip_while(|word| !word.starts_with(option));
+    if rest.next().is_some_and(|word| word == option) && takes_value {
+        rest.next();
+    }
+    let first = rest.find(|word| !word.starts_with('-'));
+    let value = if takes_value { " …" } else { "" };
+    Some(match first {
+        Some(number) if is_descriptor(number) && rest.next().is_none() => of_descriptor(number),
+        _ => format!("options of run come behind it: fairlock run {option}{value} NAME COMMAND"),
+    })
+}
+
+/// Whether no option is before this word.
+fn is_no_value(word: &str) -> bool {
+    let words: Vec<_> = std::env::args_os().collect();
+    let before = words.windows(2).find(|pair| pair[1] == word);
+    before.is_none_or(|pair| !pair[0].to_string_lossy().starts_with('-'))
+}
+
+fn is_descriptor(word: &str) -> bool {
+    word.parse::<u16>().is_ok()
+}
+
+fn of_descriptor(number: &str) -> String {
+    format!("to hold a lock until descriptor {number} is closed: fairlock hold NAME --fd {number}")
 }
 
 /// Verbs of other programs.
