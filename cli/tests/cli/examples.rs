@@ -69,10 +69,18 @@ fn blocks(page: &str, language: &str) -> Vec<String> {
     parts.map(|part| part.split("```").next().unwrap().to_owned()).collect()
 }
 
+/// The lines of the page's crontabs, in which the time comes first.
+fn crontab() -> impl Iterator<Item = String> {
+    let blocks = blocks("docs/command-line.md", "text");
+    let lines: Vec<String> = blocks.iter().flat_map(|block| block.lines()).map(str::to_owned).collect();
+    lines.into_iter().filter(|line| line.starts_with(|c: char| c == '*' || c.is_ascii_digit()))
+}
+
 #[test]
 fn the_scripts_that_replace_those_with_flock_work() {
     let place = Place::new();
-    let scripts = blocks("docs/command-line.md", "sh");
+    let mut scripts = blocks("docs/command-line.md", "sh");
+    scripts.extend(crontab().filter_map(|line| Some(line[line.find("fairlock")?..].to_owned())));
     for script in &scripts {
         let output = place.run(script);
         assert!(output.status.success() && output.stderr.is_empty(), "{script}: {output:?}");
@@ -90,10 +98,7 @@ fn the_flock_calls_that_they_replace_work_with_flock() {
     let place = Place::new();
     let calls: Vec<String> = blocks("docs/command-line.md", "text");
     let scripts = calls.iter().filter(|call| call.contains("flock 9"));
-    // In a crontab the time comes first.
-    let is_line = |line: &&str| line.starts_with(|c: char| c == '*' || c.is_ascii_digit());
-    let lines = calls.iter().flat_map(|call| call.lines()).filter(is_line);
-    let lines = lines.map(|line| line[line.find("flock").unwrap()..].to_owned());
+    let lines = crontab().filter_map(|line| Some(line[line.find("flock")?..].to_owned()));
     for call in lines.chain(scripts.cloned()) {
         let call = call.replace("/var/lock/", "./").replace("/tmp/", "./");
         let output = place.run(&call);
