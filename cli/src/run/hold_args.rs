@@ -18,7 +18,7 @@ keeps the lock for as long as it has the other end of a pipe open, to which it w
 deploy &` in a script, is refused: nothing would be held. So is one with data, which is meant for another command.
 
 With --fd N it returns when the lock is granted. The lock is held until the script has closed descriptor N, as it does \
-when it ends, however it ends. The descriptor must be a file, as for flock, and may have any number. Programs that the \
+when it ends, however it ends. The descriptor must be a file, as for flock, which the script opened on a line before, and may have any number. Programs that the \
 script starts inherit the descriptor, and with it the lock: start a daemon with `9>&-`. It prints nothing, as flock; \
 --print token asks for the fencing token, --print slot for the slot, and --print token,slot for both. Scripts may use one \
 file for any locks. Inside of the script, `run` and `hold` of the same lock are refused.
