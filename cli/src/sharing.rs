@@ -30,7 +30,7 @@ pub(crate) struct Sharing {
 
 impl Sharing {
     /// How many may hold the lock together with this one, itself among them.
-    pub(crate) fn most(&self) -> Result<u32, Failure> {
+    pub(crate) fn slots(&self) -> Result<u32, Failure> {
         match (self.slots, self.shared, self.exclusive) {
             (Some(_), true, _) => Err(Failure::own(
                 "--slots is for a semaphore, and --shared for a reader: write --slots N if up to N may hold the lock, or \

@@ -27,7 +27,7 @@ type Metric = (&'static str, &'static str, &'static str, fn(&Seen) -> f64);
 const OF_EACH: [Metric; 10] = [
     ("held", "gauge", "How many hold the lock.", |seen| seen.state.holders.len() as f64),
     ("slots", "gauge", "How many may hold it, by the smallest number of its holders; 0 without one.", |seen| {
-        seen.state.most().unwrap_or_default().into()
+        seen.state.slots().unwrap_or_default().into()
     }),
     ("hold_seconds", "gauge", "For how long the oldest holder has held it; 0 without one.", |seen| {
         seconds(oldest(&seen.state.holders).map(|holder| holder.held_for))

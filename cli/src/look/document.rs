@@ -31,7 +31,7 @@ pub(crate) fn of_lock(name: &str, state: &LockState) -> Value {
     let ahead = |span: Duration| now.checked_add(span).map(iso);
     let holder = |holder: &Holder| {
         json!({
-            "id": holder.id, "slot": holder.slot, "most": holder.most, "token": holder.token,
+            "id": holder.id, "slot": holder.slot, "slots": holder.slots, "token": holder.token,
             "label": holder.label, "owner": holder.owner,
             "held_for_ms": milliseconds(holder.held_for), "held_since": ago(holder.held_for),
             "remaining_ms": milliseconds(holder.remaining), "ends_at": ahead(holder.remaining),
@@ -40,7 +40,7 @@ pub(crate) fn of_lock(name: &str, state: &LockState) -> Value {
     };
     let waiter = |waiter: &QueuedWaiter| {
         json!({
-            "id": waiter.id, "most": waiter.most, "ticket": waiter.ticket, "label": waiter.label,
+            "id": waiter.id, "slots": waiter.slots, "ticket": waiter.ticket, "label": waiter.label,
             "owner": waiter.owner,
             "waited_ms": milliseconds(waiter.waited), "queued_at": ago(waiter.waited), "alive": waiter.alive,
         })

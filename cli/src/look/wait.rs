@@ -61,7 +61,7 @@ pub(crate) struct Args {
 
 pub(crate) fn wait(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
     let (names, patterns) = survey::split(&args.names);
-    let most = args.sharing.most()?;
+    let most = args.sharing.slots()?;
     check_names(&names)?;
     let client = connect::client(server)?;
     let places = client.places().map_err(|error| server.failed(error))?;
@@ -175,7 +175,7 @@ fn may_pass(error: &LookError) -> bool {
 
 /// Whether an acquire that lets so many hold the lock, itself among them, would be granted at once.
 fn is_free_for(most: u32, state: &LockState) -> bool {
-    let numbers = state.holders.iter().map(|holder| holder.most);
+    let numbers = state.holders.iter().map(|holder| holder.slots);
     let held = numbers.len() as u64;
     state.waiting == 0 && state.recovering_for.is_none() && numbers.chain([most]).all(|most| held < most.into())
 }

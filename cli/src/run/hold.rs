@@ -1,8 +1,8 @@
 //! `fairlock hold`: holds locks without a command, for scripts that lock in the middle.
 //!
 //! It holds until its stdin ends. Nothing is to be written there: what arrives is meant for another command, which would
-//! find nothing, and go on without the lock. So it is a wrong call. With `--fd N` it holds until a descriptor of the script is closed, as flock does. No
-//! process sees another one close a file, so two processes work together:
+//! find nothing, and go on without the lock. So it is a wrong call. With `--fd N` it holds until a descriptor of the
+//! script is closed, as flock does. No process sees another one close a file, so two processes work together:
 //!
 //! ```text
 //! script                 has a file open as descriptor N
@@ -92,7 +92,7 @@ pub(crate) fn keep_for(script: Option<OsString>, server: &connect::Args, args: &
 
 /// Holds the locks until the stdin ends, or for a script until it has closed its descriptor.
 fn keep(server: &connect::Args, args: &HoldArgs, mut script: Option<Script>) -> Result<u8, Failure> {
-    let wanted = held_locks::in_order(&args.name, args.wait.sharing.most()?, &args.and);
+    let wanted = held_locks::in_order(&args.name, args.wait.sharing.slots()?, &args.and);
     let label = || match &script {
         Some(script) => label::default(&script.words(), script.number()),
         None => label::default(&["hold".into()], std::process::id()),

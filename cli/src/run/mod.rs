@@ -81,7 +81,7 @@ pub(crate) fn run(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
         }
     })?;
     around::refuse_own(server, std::iter::once(&args.name).chain(&args.and).map(String::as_str))?;
-    let wanted = held_locks::in_order(&args.name, args.wait.sharing.most()?, &args.and);
+    let wanted = held_locks::in_order(&args.name, args.wait.sharing.slots()?, &args.and);
     let label = || label::default(&words, std::process::id());
     let mut setting = Setting::new(server, &args.wait, wanted, args.kill_after, label)?;
     let runtime = runtime::start(Builder::enable_time)?;

@@ -40,7 +40,7 @@ pub(crate) struct HolderView {
     pub(crate) label: String,
     pub(crate) token: u64,
     pub(crate) slot: u32,
-    pub(crate) most: u32,
+    pub(crate) slots: u32,
     pub(crate) since: Instant,
     /// False: it has not answered its grant yet.
     pub(crate) confirmed: bool,
@@ -85,14 +85,14 @@ pub(crate) async fn look(
         label: name_of(&holder.label, &holder.id),
         token: holder.token,
         slot: holder.slot,
-        most: holder.most,
+        slots: holder.slots,
         since: Instant::now().checked_sub(holder.held_for).unwrap_or_else(Instant::now),
     };
     Some(QueueView::Place {
         expected: expected(lock, position, &state).await.map(|wait| Instant::now() + wait),
         position,
         waiting: state.waiting,
-        most: lock.most(),
+        most: lock.slots(),
         holders: state.holders.iter().map(view).collect(),
         recovering_until: state.recovering_for.map(|left| Instant::now() + left),
     })
@@ -106,10 +106,10 @@ async fn no_answer(lock: &Lock) -> QueueView {
 /// The wait that the lock's history lets expect, where one is recorded.
 async fn expected(lock: &Lock, position: u64, state: &LockState) -> Option<Duration> {
     const RECENT: u32 = 20;
-    let most = state.holders.first()?.most;
-    let before = state.queue.iter().take(usize::try_from(position).ok()?).map(|waiter| waiter.most);
+    let most = state.holders.first()?.slots;
+    let before = state.queue.iter().take(usize::try_from(position).ok()?).map(|waiter| waiter.slots);
     // Readers and writers, and clients that disagree, let each other in as nobody can foresee.
-    if !state.holders.iter().map(|holder| holder.most).chain(before).all(|number| number == most) {
+    if !state.holders.iter().map(|holder| holder.slots).chain(before).all(|number| number == most) {
         return None;
     }
     let history = lock.history(RECENT).await.ok()?;
@@ -124,7 +124,7 @@ fn oldest(holders: &[HolderView]) -> Option<String> {
 }
 
 fn count(holders: &[HolderView]) -> Count {
-    Count::of(holders.iter().map(|holder| holder.most))
+    Count::of(holders.iter().map(|holder| holder.slots))
 }
 
 impl QueueView {

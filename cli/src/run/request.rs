@@ -60,8 +60,8 @@ async fn served(lock: &Lock, was_queued: bool) -> Result<String, String> {
         // It refused, or was too slow. Whoever has the lock is not the reason.
         Ok(Ok(_)) if !was_queued => Err(": the time was over before it had a place in the queue".to_owned()),
         Ok(Ok(state)) => {
-            let holders = state.holders.iter().map(|holder| holder.most);
-            let held = held(&state.holders, Count::of(holders), Some(lock.most()));
+            let holders = state.holders.iter().map(|holder| holder.slots);
+            let held = held(&state.holders, Count::of(holders), Some(lock.slots()));
             let why = held.or(state.recovering_for.map(no_grants));
             Ok(why.map_or(String::new(), |why| format!(": {why}")))
         }
@@ -101,15 +101,15 @@ impl LockRequest<'_> {
 
     pub(crate) fn not_now(&self, name: &str, error: &TryAcquireError) -> Failure {
         let (holders, all, most, waiting, recovering_for) = match error {
-            TryAcquireError::Busy { holders, held, most, waiting, recovering_for, .. } => {
-                (holders, *held, *most, waiting, recovering_for)
+            TryAcquireError::Busy { holders, held, slots, waiting, recovering_for, .. } => {
+                (holders, *held, *slots, waiting, recovering_for)
             }
             TryAcquireError::Fault(Fault::Unavailable { .. }) => {
                 return Failure::own(refusal::told(&error.to_string()));
             }
             _ => return Failure::own(error.to_string()),
         };
-        let count = Count::of(holders.iter().map(|holder| holder.most)).at_least(all);
+        let count = Count::of(holders.iter().map(|holder| holder.slots)).at_least(all);
         let why = match (held(holders, count, Some(most)), recovering_for) {
             (Some(held), _) => format!("is {held}"),
             (None, Some(longest)) => format!("is {}", no_grants(*longest)),

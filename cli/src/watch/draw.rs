@@ -196,7 +196,7 @@ fn named(holder: &Holder) -> String {
 }
 
 fn count(seen: &Seen) -> Count {
-    Count::of(seen.state.holders.iter().map(|holder| holder.most))
+    Count::of(seen.state.holders.iter().map(|holder| holder.slots))
 }
 
 fn open(frame: &mut Frame<'_>, area: Rect, app: &App, name: &str) {
@@ -213,7 +213,7 @@ fn open(frame: &mut Frame<'_>, area: Rect, app: &App, name: &str) {
         Some(count) => lines.push(("held by", count.clone())),
         None => lines.push(("holder", holder_of(seen))),
     }
-    if let [holder @ Holder { most: 1, .. }] = &seen.state.holders[..] {
+    if let [holder @ Holder { slots: 1, .. }] = &seen.state.holders[..] {
         if !holder.owner.is_empty() {
             lines.push(("owner", printable(&holder.owner)));
         }
@@ -246,7 +246,7 @@ fn open(frame: &mut Frame<'_>, area: Rect, app: &App, name: &str) {
     let rows: Vec<Line<'_>> = waiters
         .map(|(index, waiter)| {
             let silent = if waiter.alive { "" } else { " silent" };
-            let end = format!("{:>8}{}{silent}", short(waiter.waited), differs(waiter.most));
+            let end = format!("{:>8}{}{silent}", short(waiter.waited), differs(waiter.slots));
             let room = below.width.saturating_sub(8 + end.width() as u16);
             let label = shorten(&name_of(&waiter.label, &waiter.id), room.into());
             let gap = " ".repeat(usize::from(room).saturating_sub(label.width()));
@@ -271,7 +271,7 @@ fn holder_rows(holders: &[Holder], differs: impl Fn(u32) -> String, width: u16, 
     let rows = holders.iter().take(shown).map(|holder| {
         let texts = [short(holder.held_for), short(holder.remaining), holder.token.to_string()];
         let texts = [texts[0].as_str(), texts[1].as_str(), texts[2].as_str()];
-        Line::raw(row(&holder.slot.to_string(), &named(holder), &differs(holder.most), texts))
+        Line::raw(row(&holder.slot.to_string(), &named(holder), &differs(holder.slots), texts))
     });
     let more = holders.len() - shown;
     let more = (more > 0).then(|| Line::raw(format!("     and {more} more")));

@@ -52,9 +52,10 @@ fn status_shows_each_holder_with_its_slot_and_who_said_another_number() {
     assert!(lines[7].contains(" 1.  waits ") && lines[7].ends_with("  d  exclusive"), "{text}");
     assert!(lines[8].contains(" 2.  waits ") && lines[8].ends_with("  e"), "{text}");
     let state = redis.state("gpu");
-    let most = |of: &Value| of.as_array().unwrap().iter().map(|one| one["most"].as_u64().unwrap()).collect::<Vec<_>>();
+    let numbers =
+        |of: &Value| of.as_array().unwrap().iter().map(|one| one["slots"].as_u64().unwrap()).collect::<Vec<_>>();
     assert_eq!(
-        (slots(&redis), most(&state["holders"]), most(&state["queue"])),
+        (slots(&redis), numbers(&state["holders"]), numbers(&state["queue"])),
         (vec![0, 1, 2], vec![4, 4, 5], vec![1, 4])
     );
     let table = call(&redis, &["status"]).stdout;
