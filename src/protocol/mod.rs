@@ -20,9 +20,7 @@ pub(crate) use keys::LockKeys;
 pub(crate) use memory::{Knowledge, Memory, Seat};
 pub(crate) use names::Names;
 #[cfg(any(test, feature = "testing"))]
-#[cfg(any(test, feature = "testing"))]
-pub(crate) use packed::LARGEST;
-pub(crate) use packed::Packed;
+pub(crate) use packed::{LARGEST, Packed};
 pub(crate) use push::{Push, PushKind};
 pub(crate) use refusal::Refusal;
 #[cfg(test)]
