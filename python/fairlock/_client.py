@@ -158,8 +158,7 @@ class Client(OfOneProcess):
         label: Optional[str] = None,
         replicas: Optional[int] = None,
     ) -> Lock:
-        """The lock of this name, of 1 to 512 bytes. No round trip. Times are seconds or timedeltas. Only :meth:`locked` fills
-        braces in a name; here they are part of it, and choose the slot of a cluster.
+        """The lock of this name, of 1 to 512 bytes. No round trip. Times are seconds or timedeltas.
 
         :param slots: how many may hold the lock together: a semaphore (default 1, at most 1000).
         :param lease: how long a holder keeps the lock without a renewal, thus after it died (default 30 s).
@@ -317,11 +316,10 @@ class Client(OfOneProcess):
         A function that only returns an awaitable or a generator is refused, when it is called: what it returns would run
         without the lock. Decorate the coroutine function itself. A class is refused: decorate its methods.
 
-        :param name: the lock (default ``module.qualname``), with arguments in braces: ``"reports:{user.id}"``. An object
-            without a text of its own is refused, because its address is another one in each process. Or a lock, such as a
-            semaphore, ``index.reader`` or ``index.writer``, which has its own slots and options. A function of a program,
-            which is the module ``__main__``, needs a name: the default would be that of such functions of other programs,
-            and another one where the file is imported.
+        :param name: the lock (default ``module.qualname``), with arguments in braces: ``"reports:{user.id}"``; an object without
+            a text of its own is refused. Or a lock, such as a semaphore, ``index.reader`` or ``index.writer``, which has its
+            own slots and options. A function of a program, which is the module ``__main__``, needs a name: the default
+            would be that of such functions of other programs, and another one where the file is imported.
         :param on_lost: as in :meth:`Lock.acquire`; a coroutine function is cancelled by default.
         :param options: as in :meth:`lock`.
         """
