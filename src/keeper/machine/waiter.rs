@@ -211,7 +211,9 @@ impl LockMachine {
     /// Gives up the place of a waiter, or what it was granted meanwhile.
     pub(super) fn abandon(&mut self, core: &mut Core, id: Id) {
         let in_flight = core.records.get(&id).is_some_and(|record| record.request.is_some());
-        let Some(_) = self.waits_no_more(core, id) else { return };
+        if self.waits_no_more(core, id).is_none() {
+            return;
+        }
         let Some(record) = core.records.get_mut(&id) else { return };
         match record.trace {
             Trace::None => return self.take_out(core, id),
