@@ -140,7 +140,7 @@ loom:
 	cargo test --release -p fairlock-loom
 
 model:
-	cargo test --release --lib every_state_of_larger_worlds -- --ignored --nocapture
+	cargo test --release --lib every_state_of_larger -- --ignored --nocapture
 
 fuzz: SECONDS ?= 60
 fuzz:

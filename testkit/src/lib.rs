@@ -20,6 +20,7 @@ pub mod log;
 pub mod mark;
 mod place;
 pub mod process;
+pub mod promises;
 pub mod proxy;
 pub mod resp;
 pub mod run;

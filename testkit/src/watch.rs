@@ -12,7 +12,7 @@ use std::{
 use redis::{Connection, cmd};
 
 use super::{
-    history::nothing_left,
+    promises::nothing_left,
     server::RedisServer,
     waiting::{SOON, eventually},
 };

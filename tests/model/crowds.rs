@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 
 use super::model::driver::{Driver, Saved};
-use super::model::world::Checked;
+use super::model::walk::Checked;
 use super::model::{Answer, Lock, Memory, Message, Request, Seat, Terms, UNBOUNDED, about};
 
 const SECOND: u64 = 1_000_000;

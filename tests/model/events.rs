@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::Terms;
-use super::world::{What, what};
+use super::walk::{What, what};
 
 pub(super) const SECOND: u64 = 1_000_000;
 pub(super) const HOUR: u64 = 3600 * SECOND;

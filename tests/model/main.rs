@@ -71,7 +71,7 @@ fn the_scripts_do_what_the_model_does_in_small_batches() {
     compare(3);
 }
 
-/// A verb that no walk asks is compared with nothing: `tests/model/world/asks.rs` draws them.
+/// A verb that no walk asks is compared with nothing: `tests/model/walk/asks.rs` draws them.
 #[test]
 fn every_verb_is_asked_on_a_walk() {
     const STEPS: usize = 4_000;

@@ -11,7 +11,7 @@ pub mod driver;
 pub mod events;
 pub mod promises;
 pub mod singles;
+pub mod walk;
 pub mod walks;
-pub mod world;
 
 pub use fairlock::__hooks::model::*;

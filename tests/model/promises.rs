@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use testkit::promises::keeps_its_ticket;
+
 use super::driver::{Found, NO_MEMORY, Outcome};
 use super::{Lease, Lock, MOST, Request, Seat, client_of};
 
@@ -269,7 +271,7 @@ impl Witness {
                     let may_change = asks.is_some();
                     // A waiter returns to its own place, if a late acquire was given another.
                     let returns = other < *ticket && asks == Some(other);
-                    ensure!(other == *ticket || returns, "the ticket of {id} became {other}");
+                    keeps_its_ticket(id, Some(*ticket).filter(|_| !returns), other)?;
                     ensure!(
                         may_change || before.entries.get(id).is_none_or(|entry| after.entries.get(id) == Some(entry)),
                         "the entry of {id} became {:?}",

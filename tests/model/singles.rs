@@ -9,7 +9,7 @@ mod texts;
 mod unread;
 
 use super::driver::{Driver, Outcome, encode};
-use super::world::Checked;
+use super::walk::Checked;
 use super::{Answer, Lock, Memory, Request, Seat, Terms, UNBOUNDED};
 
 const TIME: u64 = 1_700_000_000_000_000;

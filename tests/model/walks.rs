@@ -9,7 +9,7 @@ use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, Test
 
 use super::driver::Driver;
 use super::events::Case;
-use super::world::{Checked, World};
+use super::walk::{Checked, Walk};
 
 const REGRESSIONS: &str = "tests/model/regressions.txt";
 
@@ -47,9 +47,9 @@ pub fn keep(name: &str, case: &Case) {
 
 /// What is wrong where this case happens, if anything is, and after how many steps.
 pub fn replay(driver: &mut Driver, case: &Case, by_model: bool) -> (usize, Option<String>) {
-    let mut world = World::new(driver, case, by_model);
-    let outcome = caught(|| world.run(case));
-    (world.steps, outcome.err())
+    let mut walk = Walk::new(driver, case, by_model);
+    let outcome = caught(|| walk.run(case));
+    (walk.steps, outcome.err())
 }
 
 /// What scripts that are broken on purpose leave behind may be nothing that can be read.

@@ -110,11 +110,13 @@ fn the_judged_promises_find_mutants_without_the_model() {
     let mutants = list::read().unwrap();
     for (promise, name) in [
         (1, "anybody releases"),
+        (1, "a holder does not stop a grant"),
         (2, "a newcomer overtakes"),
         (3, "tokens are counted"),
         (5, "the dead are granted the lock"),
         (7, "a heartbeat does not show that data was lost"),
         (8, "a client that asks is dead"),
+        (9, "the lock stays for ever"),
         (10, "any token breaks"),
     ] {
         let mutant = mutants.iter().find(|mutant| mutant.name == name && mutant.promises.contains(&promise));

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use testkit::promises::Holder;
+
 use super::losses::Basis;
 use crate::clock::Time;
 use crate::options::Spec;
@@ -40,6 +42,10 @@ pub(super) struct Holding {
 }
 
 impl Holding {
+    pub(super) fn holder<W>(&self, who: W) -> Holder<W> {
+        Holder { who, slot: self.slot.into(), most: self.most.into() }
+    }
+
     /// Whether its holder may believe in it.
     pub(super) fn is_believed(&self, now: Time) -> bool {
         !self.lost && self.taken != Taken::Reclaimed && now < self.deadline

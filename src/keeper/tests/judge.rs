@@ -1,5 +1,7 @@
 //! The promises, judged after every step by what callers may believe and what the server holds.
 
+use testkit::promises::{self, Holder};
+
 use super::guards::Holding;
 use super::model::Lease;
 use super::server::Executed;
@@ -41,20 +43,10 @@ impl World {
                 believed.push((who, guard));
             }
         }
-        for (who, guard) in &believed {
-            let others = believed.iter().filter(|(_, other)| other.lock == guard.lock);
-            let (mut many, mut of_slot) = (0, 0);
-            for (_, other) in others {
-                many += 1;
-                of_slot += u32::from(other.slot == guard.slot);
-            }
-            if many > guard.most {
-                broken =
-                    Some(format!("{who} believes to hold the lock with {} at most, and {many} do (I1)", guard.most));
-            }
-            if of_slot > 1 {
-                broken = Some(format!("{who} believes to have slot {}, and another does (I1)", guard.slot));
-            }
+        for lock in 0..self.server.locks.len() {
+            let of_lock = believed.iter().filter(|(_, guard)| guard.lock == lock);
+            let holders: Vec<_> = of_lock.map(|(who, guard)| guard.holder(who)).collect();
+            broken = promises::exclusion(&holders).err().or(broken);
         }
         if let Some(what) = broken.or_else(|| self.judge_beliefs_of_before()) {
             self.fail(what);
@@ -139,22 +131,19 @@ impl World {
         new.into_iter().for_each(|(id, token)| self.judge_grant(executed, id, token));
     }
 
-    /// I1 on the server: while a lease lasts, at most its `most` hold, none of them in its slot, and `most` is what its
-    /// holder asked for.
+    /// I1 on the server, and that each holder lets in as many as it asked for.
     fn judge_room(&self, lock: usize) -> Option<String> {
         let leases = &self.server.locks[lock].1.leases;
-        let many = leases.len();
-        leases.iter().find_map(|Lease { id, slot, most, .. }| {
-            if many > usize::from(*most) {
-                return Some(format!("{many} hold the lock, and {id} with {most} at most (I1)"));
-            }
-            if leases.iter().filter(|other| other.slot == *slot).count() > 1 {
-                return Some(format!("slot {slot} has two leases (I1)"));
-            }
-            let (name, number) = id.split_once('.')?;
-            let client = self.clients.iter().find(|client| client.name.as_str() == name)?;
-            let (first, after) = *client.asked_most.get(&Id(number.parse().ok()?))?;
-            (*most != first && *most != after).then(|| format!("{id} has {most}, and asked for {first} (I1)"))
+        let holder =
+            |lease: &'_ Lease| Holder { who: lease.id.clone(), slot: lease.slot.into(), most: lease.most.into() };
+        let crowded = promises::exclusion(&leases.iter().map(holder).collect::<Vec<_>>()).err();
+        crowded.or_else(|| {
+            leases.iter().find_map(|Lease { id, most, .. }| {
+                let (name, number) = id.split_once('.')?;
+                let client = self.clients.iter().find(|client| client.name.as_str() == name)?;
+                let (first, after) = *client.asked_most.get(&Id(number.parse().ok()?))?;
+                (*most != first && *most != after).then(|| format!("{id} has {most}, and asked for {first} (I1)"))
+            })
         })
     }
 
@@ -162,23 +151,20 @@ impl World {
     fn judge_grant(&mut self, executed: &Executed, id: String, token: u64) {
         let (after, before) = (&self.server.locks[executed.lock].1, &executed.before);
         let top = self.server.tokens[executed.lock];
-        let mut broken = None;
-        if token <= top && !self.server.forgot_the_time() {
-            broken = Some(format!("{id} is granted token {token} after {top} (I3)"));
-        }
+        let rises = promises::token_rises((top, top), (token, format_args!("{token} of {id}")));
+        let rises = if self.server.forgot_the_time() { Ok(()) } else { rises };
         let brought = if executed.id.as_ref() == Some(&id) { executed.brought } else { u64::MAX };
         let place = before.ticket(&id).unwrap_or(brought);
-        let overtaken = before.queue.iter().find(|(ticket, other)| {
+        // A waiter that leaves, or returns to its place in the same script, is not overtaken.
+        let counts = |other: &&String| {
             let client = super::model::client_of(other);
             let alive = before.sessions.get(client).is_some_and(|end| *end > after.state.seen);
-            *ticket < place && alive && before.entries.contains_key(other)
-        });
-        // A waiter that leaves, or returns to its place in the same script, is not overtaken.
-        if let Some((ticket, other)) = overtaken.filter(|(_, other)| after.ticket(other).is_some()) {
-            broken = Some(format!("{id} at {place} is granted before {other} at {ticket} (I2)"));
-        }
+            alive && before.entries.contains_key(*other) && after.ticket(other).is_some()
+        };
+        let queue = before.queue.iter().map(|(ticket, other)| (*ticket, other));
+        let kept = promises::order(&id, place, queue, counts);
         self.server.tokens[executed.lock] = top.max(token);
-        let broken = broken.or_else(|| self.judge_places_of_before(executed.lock, &id, place));
+        let broken = rises.and(kept).and_then(|()| self.judge_places_of_before(executed.lock, &id, place)).err();
         if let Some(what) = broken {
             self.fail(what);
         }

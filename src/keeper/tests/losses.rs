@@ -15,6 +15,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use testkit::promises;
+
 use super::clients::Client;
 use super::guards::Holding;
 use super::model::Lock;
@@ -145,8 +147,6 @@ impl World {
             let guards = client.guards.iter().filter(move |(_, guard)| guard.is_believed(local));
             guards.filter_map(move |(id, guard)| Some((client, id, guard, guard.basis?)))
         });
-        // Because they have one slot, or because one lets no other in.
-        let do_not_fit = |one: &Holding, other: &Holding| one.slot == other.slot || one.most.min(other.most) < 2;
         let stands = |token| !self.server.forced.contains(token);
         let believed: Vec<_> =
             believed.filter(|(_, _, guard, basis)| basis.jumps == jumps && stands(&guard.token)).collect();
@@ -155,44 +155,38 @@ impl World {
         }
         believed.iter().find_map(|(client, id, older, before)| {
             let another = believed.iter().find(|(.., newer, since)| {
-                let same = newer.lock == older.lock && older.token < newer.token && do_not_fit(older, newer);
+                let excluded = older.holder(()).excludes(&newer.holder(()));
+                let same = newer.lock == older.lock && older.token < newer.token && excluded;
                 let strangers = &self.server.pasts[older.lock].strangers;
                 let a_stranger = older.era < newer.era && strangers.contains(&newer.era);
                 same && before.era < since.era && !a_stranger && strangers.range(before.era + 1..).next().is_none()
             });
-            another.map(|(other, its, ..)| {
-                format!(
-                    "{}.{id} believes in its lease of before a loss, and so does {}.{its} (I1)",
-                    client.name, other.name
-                )
+            another.map(|(other, its, newer, _)| {
+                let (who, beside) = (format!("{}.{id}", client.name), format!("{}.{its}", other.name));
+                format!("{}, of before a loss", promises::both(&older.holder(who), &newer.holder(beside)))
             })
         })
     }
 
     /// I2 and I7 over losses: a waiter that is not back in the queue yet, and was overtaken by a grant to `id`, which
     /// had `place`.
-    pub(super) fn judge_places_of_before(&self, lock: usize, id: &str, place: u64) -> Option<String> {
+    pub(super) fn judge_places_of_before(&self, lock: usize, id: &str, place: u64) -> Result<(), String> {
         let (past, basis) = (&self.server.pasts[lock], self.server.basis);
         if basis.era == 0 || past.unspoken || past.strangers.contains(&basis.era) {
-            return None;
+            return Ok(());
         }
         let name = &self.server.locks[lock].0.name;
         let is_known = |client: &&Client| {
             let interval = client.machine.locks.get(name).map(|lock| lock.heartbeat_interval());
             interval.is_some_and(|interval| interval.as_nanos() as u64 + SOON <= past.asked)
         };
-        self.clients.iter().filter(|client| client.in_touch).filter(is_known).find_map(|client| {
-            let overtaken = client.acquires.iter().find(|(its, acquire)| {
-                let who = format!("{}.{its}", client.name);
-                // It may have been granted the lock together with this one, and not know.
-                let waits = acquire.lock == lock && acquire.wanted && !self.server.locks[lock].1.holds(&who);
-                waits && id != who && acquire.ticket.is_some_and(|ticket| ticket < place)
-            });
-            let (its, acquire) = overtaken?;
-            let ticket = acquire.ticket.unwrap_or_default();
-            let who = format!("{}.{its}", client.name);
-            Some(format!("{id} at {place} is granted before {who} at {ticket}, which is about to return (I2, I7)"))
-        })
+        let returning = self.clients.iter().filter(|client| client.in_touch).filter(is_known).flat_map(|client| {
+            let wanted = client.acquires.iter().filter(|(_, acquire)| acquire.lock == lock && acquire.wanted);
+            wanted.filter_map(|(its, acquire)| Some((acquire.ticket?, format!("{}.{its}", client.name))))
+        });
+        // It may have been granted the lock together with this one, and not know.
+        let counts = |who: &String| who != id && !self.server.locks[lock].1.holds(who);
+        promises::order(id, place, returning, counts).map_err(|what| format!("{what}, and was about to return"))
     }
 }
 

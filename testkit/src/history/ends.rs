@@ -1,4 +1,4 @@
-//! I8 and I9: every acquire ends, by its own timeout, and leaves nothing behind.
+//! I8: every acquire ends, by its own timeout.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -57,17 +57,4 @@ impl Wait {
         let excused = self.pauses.iter().any(|(paused, _)| *paused <= returned);
         (!excused).then_some(returned.saturating_sub(due))
     }
-}
-
-/// A key, its TTL in ms, and how many fields it has if it is a hash, without those of slots.
-pub type Left = (String, i64, usize);
-
-/// Which of these keys should not exist when nobody wants a lock any more (I9): all but the `:lock` of locks whose only
-/// field is the packed state, and those too if they would never expire.
-pub fn nothing_left(keys: &[Left]) -> Result<(), Vec<String>> {
-    // -1 means that the key never expires; one that has expired since it was listed (-2) is as good as any that will.
-    let stays = |(key, ttl, fields): &&Left| !key.ends_with(":lock") || *ttl == -1 || *fields > 1;
-    let mut left: Vec<String> = keys.iter().filter(stays).map(|(key, ..)| key.clone()).collect();
-    left.sort();
-    if left.is_empty() { Ok(()) } else { Err(left) }
 }

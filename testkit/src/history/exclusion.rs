@@ -4,6 +4,7 @@ use super::{
     terms::Terms,
     waits::{History, Hold},
 };
+use crate::promises::both;
 
 impl History {
     pub fn exclusion(&self, terms: &Terms) -> Result<(), String> {
@@ -14,11 +15,10 @@ impl History {
                 let (older, newer) = if before.token <= hold.token { (before, &hold) } else { (&hold, before) };
                 self.admits_belief(terms, older, newer)
             };
-            let both = standing.iter().find(|before| before.excludes(&hold, hold.from) && !admitted(before));
-            if let Some(before) = both {
-                let alone = before.most(hold.from) == 1 || hold.most(hold.from) == 1;
-                let what = if alone { "" } else { " in one slot" };
-                return Err(format!("two hold at once{what}: {before} and {hold}"));
+            let its = hold.holder(hold.from);
+            let mut excluded = standing.iter().filter(|before| before.holder(hold.from).excludes(&its));
+            if let Some(before) = excluded.find(|before| !admitted(before)) {
+                return Err(both(&before.holder(hold.from), &its));
             }
             self.no_crowd(terms, &standing, &hold, hold.from)?;
             standing.push(hold);

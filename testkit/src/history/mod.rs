@@ -56,7 +56,6 @@ mod waits;
 // Not every test binary needs every name.
 #[allow(unused_imports)]
 pub use self::{
-    ends::nothing_left,
     record::{Event, Recorder, now_ns},
     stalls::Stall,
     terms::{Admitted, Terms, Trouble},

@@ -5,6 +5,7 @@ use super::{
     terms::{Terms, Trouble, nanos},
     waits::{History, Hold, Wait},
 };
+use crate::promises;
 
 impl History {
     /// The order of grants is that of the tokens, which the server gave, not the order in which the processes noticed.
@@ -15,24 +16,18 @@ impl History {
             if terms.there_was(Trouble::Divided, hold.granted) {
                 continue;
             }
-            let overtaken = self.waits().iter().find(|other| {
-                let lower = other.ticket.is_some_and(|its| its < ticket);
+            let counts = |other: &&Wait| {
                 let not_before = other.token.is_none_or(|its| its > hold.token);
                 let waiting = other.gone().is_none_or(|gone| hold.granted < gone);
                 // The most expensive look-up comes last, since a long history has many pairs.
-                let wronged = lower && not_before && waiting;
-                wronged
+                not_before
+                    && waiting
                     && !other.was_away(terms, hold.granted)
                     && !other.may_have_held(terms, &hold)
                     && !self.admits_overtaking(terms, other, &hold)
-            });
-            if let Some(other) = overtaken {
-                let its = other.ticket.unwrap_or_default();
-                return Err(format!(
-                    "{} (ticket {its}) waited when {hold} was granted with ticket {ticket}",
-                    other.waiter
-                ));
-            }
+            };
+            let queue = self.waits().iter().filter_map(|other| Some((other.ticket?, other)));
+            promises::order(hold, ticket, queue, counts)?;
         }
         Ok(())
     }

@@ -7,17 +7,18 @@ use super::{
     terms::Terms,
     waits::{History, Hold, Wait},
 };
+use crate::promises::{self, Holder};
 
 impl Hold<'_> {
+    /// What it is at that moment.
+    pub(super) fn holder(&self, at: u64) -> Holder<&Self> {
+        Holder { who: self, slot: self.wait.slot, most: self.most(at) }
+    }
+
     /// How many may hold together at that moment, itself among them.
     pub(super) fn most(&self, at: u64) -> u32 {
         let lets_in = self.wait.downgrades.filter(|&(from, _)| from <= at);
         lets_in.map_or(self.wait.most, |(_, most)| most)
-    }
-
-    /// Whether these two cannot both hold at that moment, whoever else does.
-    pub(super) fn excludes(&self, other: &Hold<'_>, at: u64) -> bool {
-        self.wait.slot == other.wait.slot || self.most(at) == 1 || other.most(at) == 1
     }
 }
 
@@ -31,21 +32,13 @@ impl History {
         at: u64,
     ) -> Result<(), String> {
         let all = || standing.iter().chain([newer]);
-        let too_many = |count: usize, hold: &Hold<'_>| count > hold.most(at) as usize;
-        if !all().any(|hold| too_many(standing.len() + 1, hold)) {
-            return Ok(());
-        }
-        // A holder that may believe in a lease which the server gave to another has none.
-        let superseded =
-            |hold: &&Hold<'_>| all().any(|other| hold.token < other.token && self.admits_belief(terms, hold, other));
-        let holders: Vec<&Hold<'_>> = all().filter(|hold| !superseded(hold)).collect();
-        match holders.iter().find(|hold| too_many(holders.len(), hold)) {
-            Some(hold) => {
-                let (count, most) = (holders.len(), hold.most(at));
-                Err(format!("{count} hold at once, and {hold} allows {most}: the last was {newer}"))
-            }
-            None => Ok(()),
-        }
+        promises::no_crowd(&all().map(|hold| hold.holder(at)).collect::<Vec<_>>()).or_else(|_| {
+            // A holder that may believe in a lease which the server gave to another has none.
+            let superseded = |hold: &&Hold<'_>| {
+                all().any(|other| hold.token < other.token && self.admits_belief(terms, hold, other))
+            };
+            promises::no_crowd(&all().filter(|hold| !superseded(hold)).map(|hold| hold.holder(at)).collect::<Vec<_>>())
+        })
     }
 
     /// The server shows each lease in the slot in which it was granted, and with no higher number than its holder wants.

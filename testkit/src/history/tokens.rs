@@ -6,6 +6,7 @@ use super::{
     terms::{Terms, Trouble, nanos},
     waits::{History, Hold},
 };
+use crate::promises::token_rises;
 
 impl History {
     /// No fault excuses a token that does not rise, except two servers that grant at once, or a claim that a rolled-back
@@ -16,7 +17,7 @@ impl History {
         let mut seen: BTreeMap<u64, &Hold<'_>> = BTreeMap::new();
         for hold in &holds {
             if let Some(other) = seen.insert(hold.token, hold) {
-                return Err(format!("the token did not rise from {other} to {hold}"));
+                return rises(other, hold);
             }
         }
         // A holder that was told at once that its lease is over may have noticed its grant after the next holder did.
@@ -25,15 +26,17 @@ impl History {
         for (number, hold) in believed.iter().enumerate() {
             let noticed = believed[..number].partition_point(|before| before.from < hold.wait.called_ns);
             let before = [rise.before(hold), noticed.checked_sub(1).map(|last| rise.highest[last])];
-            for before in before.into_iter().flatten().filter(|before| hold.token <= before.token) {
-                self.token_may_be_lower(terms, hold, before)?;
+            for before in before.into_iter().flatten() {
+                rises(before, hold)
+                    .or_else(|no| if self.may_be_lower(terms, hold, before) { Ok(()) } else { Err(no) })?;
             }
             rise.add(hold);
         }
         Ok(())
     }
 
-    fn token_may_be_lower(&self, terms: &Terms, hold: &Hold<'_>, before: &Hold<'_>) -> Result<(), String> {
+    /// Whether this hold's token may be lower than that of one that was noticed before.
+    fn may_be_lower(&self, terms: &Terms, hold: &Hold<'_>, before: &Hold<'_>) -> bool {
         let of_two = |hold: &Hold<'_>| {
             [Trouble::Divided, Trouble::LostData].iter().all(|&trouble| terms.there_was(trouble, hold.granted))
         };
@@ -44,11 +47,12 @@ impl History {
         // next holder may even have released the lock again.
         let by_jump = hold.from < before.to + nanos(terms.lateness) && self.jumped(terms, hold, before);
         let by_claim = self.has_its_claim_again(terms, hold, before);
-        if in_order || by_two || by_jump || by_claim {
-            return Ok(());
-        }
-        Err(format!("the token did not rise from {before} to {hold}"))
+        in_order || by_two || by_jump || by_claim
     }
+}
+
+fn rises(before: &Hold<'_>, after: &Hold<'_>) -> Result<(), String> {
+    token_rises((before.token, before), (after.token, after))
 }
 
 /// The highest tokens until now. Two that can hold at once may notice their grants in either order; but not one that

@@ -24,7 +24,8 @@ impl History {
         for (next, earliest) in grants.into_iter().zip(earliest) {
             standing.retain(|hold| earliest < hold.to);
             let believes = |hold: &Hold<'_>| next.granted < hold.to;
-            let taken = |hold: &Hold<'_>| believes(hold) && hold.excludes(&next, next.granted);
+            let its = next.holder(next.granted);
+            let taken = |hold: &Hold<'_>| believes(hold) && hold.holder(next.granted).excludes(&its);
             if let Some(hold) = standing.iter().find(|hold| taken(hold) && !self.admits_belief(terms, hold, &next)) {
                 let late = (hold.to - next.granted) as f64 / 1e6;
                 return Err(format!("{hold} believed in its lease {late:.3} ms after it was granted to {next}"));

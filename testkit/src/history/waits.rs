@@ -9,6 +9,7 @@ use std::{
 };
 
 use super::{clock::ServerClock, record::Event};
+use crate::promises::keeps_its_ticket;
 
 /// One acquire, from its call to its end.
 #[derive(Clone, Debug, Default)]
@@ -65,6 +66,12 @@ impl Wait {
                 [released, self.lost_ns, self.died_ns, paused].into_iter().flatten().min().unwrap_or(u64::MAX)
             }
         }
+    }
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.waiter)
     }
 }
 
@@ -247,10 +254,11 @@ impl<'a> Line<'a> {
             .filter(|wait| wait.called_ns <= self.at)
             .ok_or_else(|| format!("{} was {} before it called", self.waiter, self.event))?;
         let first = match self.event {
-            // A ticket may be recorded again, and must be the same then: a waiter keeps its ticket (I7).
+            // A ticket may be recorded again.
             Event::Queued(ticket) => {
                 wait.queued_ns.get_or_insert(self.at);
-                wait.ticket.replace(ticket).is_none_or(|before| before == ticket)
+                keeps_its_ticket(self.waiter, wait.ticket.replace(ticket), ticket)?;
+                true
             }
             Event::Granted(token, slot) => {
                 wait.slot = slot;

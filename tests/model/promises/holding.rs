@@ -1,5 +1,7 @@
 //! Who may hold the lock: leases that stand, end, come back or are granted.
 
+use testkit::promises::{self, Holder};
+
 use super::{Lease, Request, Turn, Witness, client_of, named};
 
 impl Witness {
@@ -38,9 +40,11 @@ impl Witness {
     pub(super) fn exclusion(&self, turn: &Turn) -> Result<(), String> {
         let (before, after) = (&self.before.lock, &turn.outcome.found.lock);
         let now = after.state.seen;
-        for Lease { id, end, most, .. } in &after.leases {
+        let holder =
+            |lease: &'_ Lease| Holder { who: lease.id.clone(), slot: lease.slot.into(), most: lease.most.into() };
+        promises::exclusion(&after.leases.iter().map(holder).collect::<Vec<_>>())?;
+        for Lease { id, end, .. } in &after.leases {
             ensure!(*end > now, "the lease of {id} stands beyond its end");
-            ensure!(after.leases.len() <= usize::from(*most), "{} hold, and {id} wants {most}", after.leases.len());
             let same = after.leases.iter().filter(|other| other.id == *id).count();
             ensure!(same == 1 && after.ticket(id).is_none(), "{id} has more than a lease");
         }
@@ -115,8 +119,8 @@ impl Witness {
         // since.
         let clock_lost = turn.time <= self.top_token;
         let floor = self.returned.filter(|_| clock_lost).unwrap_or(self.top_token);
-        ensure!(*token > floor, "token {token} after {floor}");
-        ensure!(*token > before.state.token, "token {token} after {}", before.state.token);
+        let floor = floor.max(before.state.token);
+        promises::token_rises((floor, floor), (*token, format_args!("{token} of {id}")))?;
         self.top_token = self.top_token.max(*token);
         self.returned = self.returned.map(|returned| returned.max(if clock_lost { *token } else { 0 }));
         self.grants.iter_mut().for_each(|grants| *grants += 1);
@@ -134,10 +138,10 @@ impl Witness {
         }
         let asked = Some(asked).filter(|asked| *asked > 0 && caller == Some(id));
         let place = before.ticket(id).into_iter().chain(asked).min().unwrap_or(u64::MAX);
-        for (ticket, other) in before.queue.iter().filter(|(ticket, other)| *ticket < place && other != id) {
-            let passed_over = self.alive(turn, other) && !named(turn.request, other) && !after.holds(other);
-            ensure!(!passed_over, "{other} (ticket {ticket}) stood in the queue when {id} was granted the lock");
-        }
+        let counts = |other: &&String| {
+            *other != id && self.alive(turn, other) && !named(turn.request, other) && !after.holds(other)
+        };
+        promises::order(id, place, before.queue.iter().map(|(ticket, other)| (*ticket, other)), counts)?;
         if caller != Some(id) {
             let entry = &after.entries[id];
             let session = after.sessions.get(client_of(id)).or(before.sessions.get(client_of(id)));

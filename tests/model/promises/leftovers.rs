@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use testkit::promises::nothing_left;
+
 use super::super::SLACK;
 use super::{Found, Lock, Turn, Witness, waits};
 
@@ -43,6 +45,10 @@ impl Witness {
             (Some(_), None) => HOUR_MS..=HOUR_MS,
             _ => HOUR_MS..=DAY_MS,
         };
+        if !lock.stands() {
+            let named = |(key, ttl): (&&str, &i64)| (format!(":{key}"), *ttl, 1);
+            nothing_left(&ttls.iter().map(named).collect::<Vec<_>>()).map_err(|keys| format!("{keys:?} are left"))?;
+        }
         let left = (until as i64 - turn.time as i64) / 1000;
         for (key, ttl) in ttls {
             ensure!(*ttl > 0, "{key} has no end");
@@ -55,7 +61,7 @@ impl Witness {
                 ensure!((DAY_MS + least..=DAY_MS + most).contains(&left), "{key} goes after {left} ms");
             } else {
                 let expected = (idle.start() + least..=idle.end() + most).contains(&left);
-                ensure!(*key == "lock" && expected, "{key} is left, for {left} ms");
+                ensure!(expected, "{key} is left, for {left} ms");
             }
         }
         let expected: BTreeMap<&str, bool> = [("waiters", !lock.queue.is_empty()), ("lock", lock.stands())].into();

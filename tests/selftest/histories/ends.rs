@@ -1,7 +1,7 @@
 //! I8 and I9: every acquire ends by its timeout and leaves nothing behind.
 
 use super::*;
-use testkit::history::nothing_left;
+use testkit::promises::nothing_left;
 
 #[test]
 fn all_finished_rejects_a_member_that_did_not_finish() {
@@ -84,9 +84,7 @@ fn an_acquire_that_fails_before_its_timeout_is_rejected() {
 
 #[test]
 fn nothing_is_left_but_states_that_expire() {
-    let keys = |keys: &[(&str, i64, usize)]| -> Result<(), Vec<String>> {
-        nothing_left(&keys.iter().map(|(key, ttl, fields)| ((*key).to_owned(), *ttl, *fields)).collect::<Vec<_>>())
-    };
+    let keys = |keys: &[(&str, i64, usize)]| nothing_left(keys);
     assert_eq!(keys(&[]), Ok(()));
     assert_eq!(keys(&[("fairlock:{a}:lock", 3_600_000, 1), ("fairlock:{b}:lock", -2, 0)]), Ok(()));
     assert_eq!(keys(&[("fairlock:{a}:lock", -1, 1)]), Err(vec!["fairlock:{a}:lock".to_owned()]));

@@ -92,7 +92,7 @@ fn an_impossible_history_cannot_be_read() {
         ("1 a a.1 called\n2 a a.1 called 5", "called twice"),
         ("1 a a.1 called\n2 a a.1 granted 5\n3 a a.1 granted 6", "granted 6 twice"),
         // A waiter keeps its ticket (I7).
-        ("1 a a.1 called\n2 a a.1 queued 5\n3 a a.1 queued 6", "queued 6 twice"),
+        ("1 a a.1 called\n2 a a.1 queued 5\n3 a a.1 queued 6", "a.1 had ticket 5 and was queued 6"),
         ("5 a a.1 called\n2 a a.1 granted 5", "before it called"),
         ("2 a a.1 granted 5", "before it called"),
         ("1 a a.1 calle", "line 1 is not an event"),

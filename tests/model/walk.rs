@@ -1,4 +1,4 @@
-//! A world in which the events of one lock happen to the scripts and to the model alike.
+//! A walk: what happens to one lock, to the scripts and to the model alike.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -17,7 +17,7 @@ pub use self::asks::{What, what};
 const START: u64 = 1_700_000_000 * SECOND;
 const LARGEST_OFFSET: i64 = 60 * HOUR as i64;
 
-pub struct World<'a> {
+pub struct Walk<'a> {
     driver: &'a mut Driver,
     model: Lock,
     witness: Witness,
@@ -61,10 +61,10 @@ fn ends(found: &Found, time: u64) -> BTreeMap<&'static str, u64> {
 
 pub type Checked<T = ()> = Result<T, String>;
 
-impl<'a> World<'a> {
+impl<'a> Walk<'a> {
     pub fn new(driver: &'a mut Driver, case: &Case, by_model: bool) -> Self {
         driver.flush_all();
-        let mut world = Self {
+        let mut walk = Self {
             driver,
             model: Lock::default(),
             witness: Witness::default(),
@@ -84,10 +84,10 @@ impl<'a> World<'a> {
             log: vec![],
         };
         for who in 0..CLIENTS {
-            let client = world.born(who);
-            world.clients.push(client);
+            let client = walk.born(who);
+            walk.clients.push(client);
         }
-        world
+        walk
     }
 
     fn born(&mut self, who: usize) -> Client {

@@ -16,7 +16,7 @@ use crate::server::{CallOutcome, Node, Slot};
 const NAMES: [&str; 3] = ["x", "y", "z"];
 /// The most that one event may lead to, for each route and server.
 const MOST_EFFECTS: usize = 12;
-/// The most connections, questions and subscriptions in a second of a world, for each route and server.
+/// The most connections, questions and subscriptions in a second of a network, for each route and server.
 const MOST_A_SECOND: u64 = 60;
 const PATIENCE_MS: u64 = 1500;
 
@@ -37,7 +37,7 @@ pub(super) enum Kind {
 }
 
 #[derive(Clone, Debug)]
-struct Server {
+struct Member {
     health: Health,
     denies_channels: bool,
     denies_user: bool,
@@ -45,7 +45,7 @@ struct Server {
     cut_off: bool,
 }
 
-impl Server {
+impl Member {
     const WELL: Self = Self { health: Health::Up, denies_channels: false, denies_user: false, cut_off: false };
 }
 
@@ -89,11 +89,11 @@ struct Machine {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct World {
+pub(super) struct Network {
     pub(super) routes: Routes,
     pub(super) now: u64,
     kind: Kind,
-    servers: Vec<Server>,
+    servers: Vec<Member>,
     owner: BTreeMap<Slot, usize>,
     going: BTreeMap<Slot, usize>,
     /// Which server has sent each slot away, and was not named for it since.
@@ -108,7 +108,7 @@ pub(super) struct World {
     pub(super) trace: bool,
 }
 
-impl World {
+impl Network {
     pub(super) fn new(kind: Kind, servers: usize, slots: usize) -> Self {
         let nodes: Vec<Node> = (0..servers as u16).map(node).collect();
         let shape = match kind {
@@ -117,10 +117,10 @@ impl World {
             Kind::Cluster => Shape::Cluster(nodes),
         };
         let routes = Routes::new(at(0), shape, ClientId::new("client").expect("letters"), "fairlock".into(), 1, false);
-        let mut world = Self {
+        let mut network = Self {
             now: 0,
             kind,
-            servers: vec![Server::WELL; servers],
+            servers: vec![Member::WELL; servers],
             owner: BTreeMap::new(),
             going: BTreeMap::new(),
             sent_away: BTreeSet::new(),
@@ -134,13 +134,13 @@ impl World {
             routes,
         };
         for (index, name) in NAMES.iter().enumerate().take(if kind == Kind::Cluster { slots } else { 1 }) {
-            let slot = world.routes.slot(name);
-            world.owner.insert(slot, index % servers);
-            world.machines.insert(slot, Machine::default());
-            world.feed(Event::Patience { slot, patience: ms(PATIENCE_MS) });
-            world.feed(Event::RequestRoute { slot, name: (*name).into() });
+            let slot = network.routes.slot(name);
+            network.owner.insert(slot, index % servers);
+            network.machines.insert(slot, Machine::default());
+            network.feed(Event::Patience { slot, patience: ms(PATIENCE_MS) });
+            network.feed(Event::RequestRoute { slot, name: (*name).into() });
         }
-        world
+        network
     }
 
     fn fail(&mut self, what: String) {

@@ -1,8 +1,8 @@
-//! A world without faults: clients do what is to be done, and are served in time (I5).
+//! A walk without faults: clients do what is to be done, and are served in time (I5).
 
-use super::{CLIENTS, Checked, Client, Fate, Terms, World};
+use super::{CLIENTS, Checked, Client, Fate, Terms, Walk};
 
-impl World<'_> {
+impl Walk<'_> {
     /// The client does what is to be done: it releases, renews, re-enters and sends heartbeats.
     pub(super) fn settle(&mut self, who: usize) -> Checked {
         for index in (0..self.clients[who].farewells.len()).rev() {

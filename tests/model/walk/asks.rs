@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::clients::Hold;
 use super::super::{Answer, Memory, Request, Seat, UNBOUNDED};
-use super::{HOUR, SECOND, World};
+use super::{HOUR, SECOND, Walk};
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub enum What {
@@ -65,7 +65,7 @@ pub fn what() -> impl Strategy<Value = What> {
     ]
 }
 
-impl World<'_> {
+impl Walk<'_> {
     /// What this client would ask, or the next best thing if it has nothing of the kind.
     pub(super) fn request(&mut self, who: usize, what: &What) -> Request {
         let (now, time) = (self.now, self.time());
