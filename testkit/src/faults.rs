@@ -62,6 +62,8 @@ pub enum Act {
     Answer(&'static str),
     /// The connection ends after this many bytes of the frame.
     Cut(usize),
+    /// The connection ends after this many bytes of all frames that the fault is for, since it was set.
+    CutAfter(usize),
     /// This reply comes so many times, or never, and the stream goes on behind it. No network does that, but a proxy that
     /// reads frames may.
     Repeat(usize),
@@ -84,6 +86,18 @@ struct Rule {
     left: u64,
 }
 
+impl Rule {
+    /// Whether a frame of this length passes before a connection is cut.
+    fn passes(&mut self, length: usize) -> bool {
+        let Act::CutAfter(bytes) = &mut self.act else { return false };
+        let passes = length <= *bytes;
+        if passes {
+            *bytes -= length;
+        }
+        passes
+    }
+}
+
 impl Rules {
     pub fn add(&mut self, times: u64, target: Target, act: Act) -> usize {
         assert!(!matches!((target.side, act), (Side::Push, Act::Answer(_))), "nobody asked for a push");
@@ -95,11 +109,17 @@ impl Rules {
     }
 
     /// The first fault for such a frame strikes.
-    pub fn strike(&mut self, side: Side, words: &[Vec<u8>]) -> Option<(usize, Act)> {
-        let rule = self.rules.iter_mut().find(|rule| rule.left > 0 && rule.target.hits(side, words))?;
+    pub fn strike(&mut self, side: Side, words: &[Vec<u8>], length: usize) -> Option<(usize, Act)> {
+        let rule = self.rules.iter_mut().find_map(|rule| {
+            let strikes = rule.left > 0 && rule.target.hits(side, words) && !rule.passes(length);
+            strikes.then_some(rule)
+        })?;
         rule.left -= 1;
         self.strikes[rule.number] += 1;
-        Some((rule.number, rule.act))
+        match rule.act {
+            Act::CutAfter(bytes) => Some((rule.number, Act::Cut(bytes))),
+            act => Some((rule.number, act)),
+        }
     }
 
     pub fn struck(&self, number: usize) -> u64 {

@@ -25,6 +25,7 @@ pub mod proxy;
 pub mod resp;
 pub mod run;
 pub mod sentinel;
+pub mod serve;
 pub mod server;
 pub mod sigpipe;
 pub mod state;

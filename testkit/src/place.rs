@@ -21,8 +21,9 @@ pub fn root() -> &'static Path {
 /// A folder for files that a failed run leaves for its reader: `target/tmp`, next to the test binaries.
 pub fn tmp() -> PathBuf {
     let binary = env::current_exe().expect("the path of the running test binary");
-    // target/debug/deps/BINARY
-    let tmp = binary.ancestors().nth(3).expect("a test binary is in the target folder").join("tmp");
+    // target/debug/deps/BINARY, or target/debug/BINARY of the test kit's own program.
+    let mut folders = binary.ancestors().skip(1).skip_while(|folder| folder.ends_with("deps"));
+    let tmp = folders.nth(1).expect("a test binary is in the target folder").join("tmp");
     fs::create_dir_all(&tmp).expect("a folder for temporary files");
     tmp
 }

@@ -39,6 +39,7 @@ pub struct Builder {
     replicas: usize,
     down_after: Duration,
     alert: bool,
+    password: Option<String>,
     server: ServerBuilder,
 }
 
@@ -62,6 +63,13 @@ impl Builder {
     /// one or two seconds instead of ten, in which it takes writes. Sentinels before Redis 7 ignore this.
     pub fn alert(mut self) -> Self {
         self.alert = true;
+        self
+    }
+
+    /// The password of the master and of its replicas. The sentinels need none.
+    pub fn password(mut self, password: &str) -> Self {
+        self.password = Some(password.to_owned());
+        self.server = self.server.password(password).config(&format!("masterauth \"{password}\""));
         self
     }
 
@@ -92,7 +100,7 @@ impl Builder {
             info(&servers[0], "replication").contains(&format!("connected_slaves:{}", self.replicas))
         });
 
-        let sentinel = RedisServer::builder()
+        let mut sentinel = RedisServer::builder()
             .plain()
             .tcp()
             .argument("--sentinel")
@@ -101,6 +109,9 @@ impl Builder {
             .config(&format!("sentinel down-after-milliseconds {MASTER} {}", SOON.as_millis()))
             .config(&format!("sentinel failover-timeout {MASTER} 3000"))
             .config(&format!("sentinel parallel-syncs {MASTER} {}", self.replicas.max(1)));
+        if let Some(password) = self.password {
+            sentinel = sentinel.config(&format!("sentinel auth-pass {MASTER} \"{password}\""));
+        }
         let sentinels: Vec<RedisServer> = (0..3).map(|_| sentinel.clone().start()).collect();
         // A sentinel that could not run for two seconds, as on a loaded machine, does nothing for another 30.
         let mut settings = vec!["SENTINEL", "DEBUG", "TILT-PERIOD", "1000"];
@@ -131,7 +142,13 @@ impl Sentinels {
     }
 
     pub fn builder() -> Builder {
-        Builder { replicas: 2, down_after: Duration::from_millis(1200), alert: false, server: RedisServer::builder() }
+        Builder {
+            replicas: 2,
+            down_after: Duration::from_millis(1200),
+            alert: false,
+            password: None,
+            server: RedisServer::builder(),
+        }
     }
 
     /// The URL for clients: all sentinels, and their name of the master.

@@ -85,6 +85,10 @@ impl RedisServer {
         self.port.expect("this server was started without `tcp()`")
     }
 
+    pub(super) fn has_port(&self) -> bool {
+        self.port.is_some()
+    }
+
     pub fn socket(&self) -> PathBuf {
         self.dir.path().join("redis.sock")
     }

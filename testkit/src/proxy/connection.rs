@@ -91,7 +91,7 @@ impl Shared {
         let mut frames = Frames::new(&connection.client);
         while let Some(frame) = frames.next() {
             let words = words(&frame);
-            match self.judge(connection, Side::Request, &words, frames.arrived()) {
+            match self.judge(connection, Side::Request, &words, frame.len(), frames.arrived()) {
                 None if connection.state().cut => return,
                 None => {
                     let gone = connection.client_gone();
@@ -125,14 +125,14 @@ impl Shared {
         while let Some(frame) = frames.next() {
             let push = is_push(&frame);
             let verdict = if push {
-                self.judge(connection, Side::Push, &words(&frame), frames.arrived())
+                self.judge(connection, Side::Push, &words(&frame), frame.len(), frames.arrived())
             } else {
                 // It stays first until it has passed, so that no other answer overtakes it.
                 let words = match connection.asked().front() {
                     Some(Asked::Server(words)) => words.clone(),
                     other => panic!("a reply to {other:?}"),
                 };
-                self.judge(connection, Side::Reply, &words, frames.arrived())
+                self.judge(connection, Side::Reply, &words, frame.len(), frames.arrived())
             };
             let (bytes, end) = match verdict {
                 None => (frame, false),
@@ -164,13 +164,20 @@ impl Shared {
     }
 
     /// The act for this frame, if it is not simply passed on. Waits as long as the frame is held.
-    fn judge(&self, connection: &Connection, side: Side, words: &[Vec<u8>], arrived: Instant) -> Option<Act> {
+    fn judge(
+        &self,
+        connection: &Connection,
+        side: Side,
+        words: &[Vec<u8>],
+        length: usize,
+        arrived: Instant,
+    ) -> Option<Act> {
         // A fault of an unawaited answer would not be noticed.
         if side != Side::Request && connection.client_gone() {
             return None;
         }
         let mut inner = self.lock();
-        let (number, act) = inner.rules.strike(side, words)?;
+        let (number, act) = inner.rules.strike(side, words, length)?;
         connection.state().holds = side == Side::Request && matches!(act, Act::Hold);
         self.changed.notify_all();
         let lasts = |inner: &Inner| inner.rules.lasts(number) && !connection.state().cut;
