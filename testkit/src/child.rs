@@ -30,7 +30,8 @@ use std::{
 
 use super::process::Process;
 
-const ROLE: &str = "FAIRLOCK_CHILD";
+/// The variable that names the role of a helper.
+pub const ROLE: &str = "FAIRLOCK_CHILD";
 const ARGS: &str = "FAIRLOCK_CHILD_ARGS";
 /// Set in the process of a test that runs alone.
 const ALONE: &str = "FAIRLOCK_ALONE";

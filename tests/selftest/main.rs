@@ -12,6 +12,7 @@ mod lengths;
 mod pages;
 mod proxy;
 mod public_docs;
+mod serve;
 mod servers_and_children;
 mod sharing;
 mod shipped;

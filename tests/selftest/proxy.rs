@@ -161,6 +161,13 @@ fn a_connection_is_cut_in_the_middle_of_a_reply_or_request() {
     }
     quiet(&proxy);
     assert_eq!(number(&server, "cuts"), 0);
+
+    // Counted over all frames: the first two pass, and a byte of the third.
+    let fault = proxy.fault_times(1, Target::reply(""), Act::CutAfter(9));
+    let mut client = Plain::connect(&proxy);
+    client.send("INCR a;INCR a;INCR a").expect(":1\r\n:2\r\n:");
+    client.expect_end();
+    assert_eq!(fault.struck(), 1);
 }
 
 #[test]

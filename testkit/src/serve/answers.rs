@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use redis::cmd;
 use serde_json::{Value, json};
 
 use super::{
@@ -16,6 +17,7 @@ use crate::{
     proxy::{Fault, Proxy},
     sentinel::{MASTER, Sentinels},
     server::{Builder, RedisServer},
+    waiting::{SOON, eventually},
     watch::keys_left,
 };
 
@@ -42,10 +44,11 @@ impl Started {
             Request::Stop(Of { of }) => self.server(of).map(RedisServer::stop).map(done),
             Request::Cont(Of { of }) => self.server(of).map(RedisServer::cont).map(done),
             Request::Flush(Of { of }) => self.server(of).map(RedisServer::flush).map(done),
+            Request::AwaitCopies { of, replicas, key } => Ok(await_copies(self.server(of)?, replicas, &key)),
             Request::NothingLeft(Of { of }) => self.server(of).map(keys_left).map(done),
 
             Request::Clock {} => self.begin_clock(),
-            Request::Step { of, seconds } => self.step(of, seconds),
+            Request::Step { of, seconds, seen_by } => self.step(of, seconds, &seen_by),
             Request::Certificates { host } => Ok(self.begin_certificates(&host)),
 
             Request::Proxy { of, tcp } => self.begin_proxy(of, tcp),
@@ -128,13 +131,20 @@ impl Started {
     }
 
     #[cfg(target_os = "linux")]
-    fn step(&self, of: Id, seconds: f64) -> Answer {
+    fn step(&self, of: Id, seconds: f64, seen_by: &[Id]) -> Answer {
         let by = Duration::try_from_secs_f64(seconds.abs()).map_err(|error| format!("{seconds} seconds: {error}"))?;
         let clock = self.clock(of)?;
+        let servers: Vec<&RedisServer> = seen_by.iter().map(|id| self.server(*id)).collect::<Result<_, _>>()?;
+        let before: Vec<f64> = servers.iter().map(|server| time_of(server)).collect();
         if seconds < 0.0 {
             clock.step_back(by)
         } else {
             clock.step_forwards(by)
+        }
+        // Some servers look at the clock a few times in a hundredth of a second only.
+        for (server, before) in servers.into_iter().zip(before) {
+            let moved = || (time_of(server) - before).abs() >= seconds.abs() / 2.0;
+            eventually("the server has the new time", SOON, moved);
         }
         Ok(done(()))
     }
@@ -145,7 +155,7 @@ impl Started {
     }
 
     #[cfg(not(target_os = "linux"))]
-    fn step(&self, of: Id, _: f64) -> Answer {
+    fn step(&self, of: Id, _: f64, _: &[Id]) -> Answer {
         Err(format!("{of} is no clock"))
     }
 
@@ -260,6 +270,21 @@ impl Started {
 enum Whole<'a> {
     Sentinels(&'a Sentinels),
     Cluster(&'a Cluster, u16),
+}
+
+#[cfg(target_os = "linux")]
+fn time_of(server: &RedisServer) -> f64 {
+    let (seconds, micros): (f64, f64) = cmd("TIME").query(&mut server.raw()).expect("TIME");
+    seconds + micros / 1e6
+}
+
+/// Replicas that confirm this write have all earlier ones.
+fn await_copies(server: &RedisServer, replicas: u64, key: &str) -> Value {
+    let mut raw = server.raw();
+    let () = cmd("SET").arg(format!("{{{key}}}written")).arg(1).arg("PX").arg(1).query(&mut raw).expect("SET");
+    let copies = || cmd("WAIT").arg(replicas).arg(100).query::<u64>(&mut raw).expect("WAIT") >= replicas;
+    eventually("the replicas have everything", SOON, copies);
+    done(())
 }
 
 fn done((): ()) -> Value {

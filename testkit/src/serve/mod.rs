@@ -25,9 +25,10 @@
 //! | `restart` | `of`: a server | starts it again, in its folder, at its socket and port | `pid` |
 //! | `stop`, `cont` | `of`: a server | SIGSTOP, SIGCONT | |
 //! | `flush` | `of`: a server | it loses all data | |
+//! | `await_copies` | `of`: a master; `replicas`; `key?`, in a cluster one of its slots | waits until so many have all that was written | |
 //! | `nothing_left` | `of`: a server | waits until all locks there are free, and no waiter or session is left | |
 //! | `clock` | | makes a wall clock, which is on time, for servers | |
-//! | `step` | `of`: a clock; `seconds` | sets it forward, or back | |
+//! | `step` | `of`: a clock; `seconds`; `seen_by?`: servers | sets it forward, or back, and waits until these show it | |
 //! | `certificates` | `host` | issues them for servers that call themselves so | `authority`, `certificate`, `key`: files |
 //! | `proxy` | `of`: a server; `tcp?` | starts a [proxy](crate::proxy) before it | `socket`, `port` |
 //! | `fault` | `of`: a proxy; `side`: `request`, `reply`, `push`; `word?`, `command?`, `act`, `times?` | strikes such frames, as [below](#faults) | |
@@ -40,8 +41,8 @@
 //! | `abandon` | `of`: a proxy | ends them at the clients' end; held requests still arrive | |
 //! | `lead_to` | `of`: a proxy; `to`: a server | new connections lead there | |
 //! | `counts` | `of`: a proxy | | `connections`, `refused`, `open`; `requests`, `replies`, `pushes`: frames that went through |
-//! | `sentinels` | `replicas?`: 2; `down_after_ms?`: 1200; `password?`: of the servers, `config?` | starts a master, its replicas, three sentinels | `servers`, `sentinels`, `master`: a name, `addresses` of the sentinels |
-//! | `cluster` | `replicas?`, `node_timeout_ms?`: 1000, `node?`: what is [below](#servers) | starts three masters, on request each with a replica | `servers`, `addresses` |
+//! | `sentinels` | `replicas?`: 2; `down_after_ms?`: 1200; `password?`, `config?`: of the servers | starts a master, its replicas, three sentinels | `servers`: the master first; `sentinels`; `master`: their name of it |
+//! | `cluster` | `replicas?`: `true`; `node_timeout_ms?`: 1000, `node?`: what is [below](#servers) | starts three masters, on request each with a replica | `servers`: the masters first |
 //! | `master` | `of`: sentinels, or a cluster; `key` of a cluster | waits until all agree | `id` of the server |
 //! | `fail_over` | `of`: sentinels | makes another server the master, without a fault | `id` of the new one |
 //! | `await_promotion` | `of`, `key` as with `master`; `old`: a server | waits until another one is the master | its `id` |
@@ -87,7 +88,8 @@ mod started;
 use std::{
     any::Any,
     io::{self, BufRead, Write},
-    panic::{AssertUnwindSafe, catch_unwind},
+    panic::{self, AssertUnwindSafe, catch_unwind},
+    thread,
 };
 
 use serde_json::{Value, json};
@@ -96,6 +98,7 @@ use self::{request::Request, started::Started};
 
 /// Reads requests, and writes an answer for each, until the requests end.
 pub fn serve(requests: impl BufRead, mut answers: impl Write) -> io::Result<()> {
+    silence_this_thread();
     let mut started = Started::default();
     for line in requests.lines() {
         let answer = match answer(&mut started, &line?) {
@@ -112,6 +115,16 @@ fn answer(started: &mut Started, line: &str) -> Result<Value, String> {
     let request: Request = serde_json::from_str(line).map_err(|error| format!("{line}: {error}"))?;
     // Whatever does not happen in time, or does not work, is a panic in the test kit.
     catch_unwind(AssertUnwindSafe(|| started.answer(request))).unwrap_or_else(|panic| Err(said(&*panic)))
+}
+
+/// Its answers say what a panic of it says.
+fn silence_this_thread() {
+    let (others, this) = (panic::take_hook(), thread::current().id());
+    panic::set_hook(Box::new(move |panic| {
+        if thread::current().id() != this {
+            others(panic);
+        }
+    }));
 }
 
 fn said(panic: &(dyn Any + Send)) -> String {

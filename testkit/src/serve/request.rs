@@ -20,11 +20,19 @@ pub(super) enum Request {
     Stop(Of),
     Cont(Of),
     Flush(Of),
+    AwaitCopies {
+        of: Id,
+        replicas: u64,
+        #[serde(default)]
+        key: String,
+    },
     NothingLeft(Of),
     Clock {},
     Step {
         of: Id,
         seconds: f64,
+        #[serde(default)]
+        seen_by: Vec<Id>,
     },
     Certificates {
         host: String,
