@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Builds the wheel of the Python package, installs it into a fresh virtual environment under python/target, and tests it
 # there: its own tests and its types. Tests of what each Python does in its own way also run on the oldest and the newest
-# (scripts/fetch-pythons.sh); where those cannot be fetched, the last line says so. Needs python3 and cargo.
+# (scripts/fetch-pythons.sh); where those cannot be fetched, the last line says so. Needs python3 and cargo. The tests get
+# their servers from the test kit of the tests in Rust (testkit/src/serve).
 #
 #   STRICT=1          skips nothing
 #   PEERS=1           also runs the test suites of the locks that it replaces
@@ -24,12 +25,21 @@ if ! python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 9)
     exit
 fi
 
+# With the builds of dependencies that are there.
+CARGO_TARGET_DIR=$(cd .. && pwd)/target
+export CARGO_TARGET_DIR
+
 install() { "$1/bin/python" -m pip install --quiet --disable-pip-version-check "${@:2}"; }
 
 maturin=$(../scripts/ensure-maturin.sh)/maturin
 rm -rf "$wheels"
-# With the builds of dependencies that are there.
-CARGO_TARGET_DIR=../target "$maturin" build --quiet --locked --profile "$profile" --out "$wheels"
+"$maturin" build --quiet --locked --profile "$profile" --out "$wheels"
+
+# Targets with the same packages and features share their builds. This one goes on while packages are fetched.
+rust=(--manifest-path ../Cargo.toml -p fairlock -p fairlock-cli --features "fairlock/tls,fairlock/metrics" --test histories)
+cargo build --quiet "${rust[@]}" -p fairlock-testkit --bin fairlock-testkit &
+build=$!
+export FAIRLOCK_TESTKIT=$CARGO_TARGET_DIR/debug/fairlock-testkit
 
 # A fresh environment, so that the wheel is tested as people get it: the tests see nothing of this folder but tests/.
 python3 -m venv --clear "$environment"
@@ -54,9 +64,8 @@ fi
 "$python" -m pyright --pythonpath "$python" fairlock
 # The rules of docs/protocol.md, and processes of the package and of Rust in one queue. That waits most of the time, as
 # the package's own tests do, so all of them run at once.
-FAIRLOCK_PYTHON=$python cargo test --manifest-path ../Cargo.toml -p fairlock -p fairlock-cli \
-    --features fairlock/tls,fairlock/metrics --test histories python::the_python_package_conforms -- --ignored \
-    >target/conforms.txt 2>&1 &
+wait $build
+FAIRLOCK_PYTHON=$python cargo test "${rust[@]}" python::the_python_package_conforms -- --ignored >target/conforms.txt 2>&1 &
 failed=0
 # From an empty folder: whatever the tests start would find this one's package first, which has no library in it.
 rm -rf target/elsewhere

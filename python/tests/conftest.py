@@ -1,65 +1,23 @@
-"""Real servers, and real processes: started by the tests, and stopped by their handles."""
+"""Fixtures: real servers, and real processes that are ended by their handles; and how to wait for what happens soon."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import textwrap
 import time
 from pathlib import Path
 from typing import Callable, Iterator, List, Tuple
 
 import pytest
-import redis
+from kit import Kit, Server as Server, Testkit
 
 import fairlock
 
 #: Longer than anything takes that works.
 SOON = 30.0
-
-
-class Server:
-    """A private redis-server on a socket in a folder of its own, and with these arguments at a port, too."""
-
-    def __init__(self, *arguments: str, file: str = "", port: int = 0, password: str = "") -> None:
-        self.port = port
-        self.password = password
-        self.folder = Path(tempfile.mkdtemp(prefix="fairlock-"))
-        self.path = self.folder / "socket"
-        self.url = f"unix://{self.path}"
-        binary = os.environ.get("FAIRLOCK_REDIS_SERVER", "redis-server")
-        usual = ["--port", "0", "--unixsocket", str(self.path), "--save", "", "--dir", str(self.folder)]
-        if password:
-            usual += ["--requirepass", password]
-        if file:
-            (self.folder / "redis.conf").write_text(file)
-            usual.insert(0, str(self.folder / "redis.conf"))
-        self.process = subprocess.Popen([binary, *usual, *arguments], stdout=subprocess.DEVNULL)
-        eventually("the server answers", self._answers)
-
-    def _answers(self) -> bool:
-        assert self.process.poll() is None, "the server has ended"
-        try:
-            return bool(self.redis().ping())
-        except redis.ConnectionError:
-            return False
-
-    def redis(self) -> redis.Redis:
-        return redis.Redis(unix_socket_path=str(self.path), password=self.password or None)
-
-    def commands(self) -> int:
-        """How many scripts were called."""
-        stats = self.redis().info("commandstats")
-        return sum(stats[name]["calls"] for name in stats if name in ("cmdstat_evalsha", "cmdstat_eval"))
-
-    def stop(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 def eventually(what: str, holds: Callable[[], bool]) -> None:
@@ -88,11 +46,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: List[pytest.Item
     items[:] = [item for item in items if item not in left_out]
 
 
+@pytest.fixture(scope="session")
+def testkit() -> Iterator[Testkit]:
+    testkit = Testkit()
+    yield testkit
+    testkit.end()
+
+
 @pytest.fixture
-def server() -> Iterator[Server]:
-    server = Server()
-    yield server
-    server.stop()
+def kit(testkit: Testkit) -> Iterator[Kit]:
+    kit = Kit(testkit)
+    yield kit
+    kit.close()
+
+
+@pytest.fixture
+def server(kit: Kit) -> Server:
+    return kit.server()
 
 
 @pytest.fixture

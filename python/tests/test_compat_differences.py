@@ -188,8 +188,7 @@ def test_a_server_that_is_gone_is_redis_pys_connection_error(server: Server) -> 
     r = server.redis()
     lock = r.lock("lock", timeout=10, lock_class=compat.Lock)
     assert lock.acquire()
-    server.process.kill()
-    server.process.wait()
+    server.kill()
     with pytest.raises(redis.exceptions.ConnectionError):
         lock.locked()
 

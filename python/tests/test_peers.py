@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import tarfile
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Dict, Iterable, List
 
 import pytest
-from conftest import eventually
+from kit import Kit
 
 pytestmark = pytest.mark.peers
 
@@ -117,20 +116,9 @@ def fails_as_listed(
     ("tests", "listed"),
     [("tests/test_lock.py", {**REDIS_PY, **REDIS_PY_SYNC}), ("tests/test_asyncio/test_lock.py", REDIS_PY)],
 )
-def test_redis_py(tests: str, listed: Dict[str, str], tmp_path: Path) -> None:
-    binary = os.environ.get("FAIRLOCK_REDIS_SERVER", "redis-server")
-    # Its tests need a port. Nobody else takes this one between the question and the start, or this test fails.
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [binary, "--port", str(port), "--save", "", "--dir", str(tmp_path)]
-    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as server:
-        try:
-            eventually("the server listens", lambda: socket.socket().connect_ex(("127.0.0.1", port)) == 0)
-            arguments = [tests, "--redis-url", f"redis://127.0.0.1:{port}/0"]
-            fails_as_listed(listed, source("redis"), tmp_path / "report.xml", arguments, {})
-        finally:
-            server.kill()
+def test_redis_py(tests: str, listed: Dict[str, str], kit: Kit, tmp_path: Path) -> None:
+    arguments = [tests, "--redis-url", f"redis://127.0.0.1:{kit.server(tcp=True).port}/0"]
+    fails_as_listed(listed, source("redis"), tmp_path / "report.xml", arguments, {})
 
 
 def test_python_redis_lock(tmp_path: Path) -> None:

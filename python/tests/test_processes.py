@@ -201,7 +201,7 @@ def test_ctrl_c_is_heard_while_the_server_hangs(server: Server, child: Start) ->
             print("interrupted")
     """)
     assert process.line() == "ready"
-    server.process.send_signal(signal.SIGSTOP)
+    server.stop()
     try:
         process.process.stdin.write("go\n")  # type: ignore[union-attr]
         process.process.stdin.flush()  # type: ignore[union-attr]
@@ -210,7 +210,7 @@ def test_ctrl_c_is_heard_while_the_server_hangs(server: Server, child: Start) ->
         process.process.send_signal(signal.SIGINT)
         assert process.line() == "interrupted"
     finally:
-        server.process.send_signal(signal.SIGCONT)
+        server.cont()
 
 
 def test_no_thread_is_left_when_clients_are_closed(child: Start) -> None:

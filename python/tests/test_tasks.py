@@ -184,8 +184,7 @@ def test_the_end_of_a_block_does_not_wait_for_a_server_that_is_gone(server: Serv
     async def main() -> None:
         lock = fairlock.Client(server.url).lock("lock", lease=10 * SOON)
         async with lock.acquire():
-            server.process.kill()
-            server.process.wait()
+            server.kill()
 
     begun = time.monotonic()
     asyncio.run(main())

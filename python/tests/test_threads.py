@@ -306,8 +306,7 @@ def test_the_end_of_a_block_does_not_wait_for_a_server_that_is_gone(server: Serv
     lock = fairlock.connect(server.url).lock("lock", lease=10 * SOON)
     begun = time.monotonic()
     with contextlib.suppress(ValueError), lock.acquire():
-        server.process.kill()
-        server.process.wait()
+        server.kill()
         exec(how)
     assert time.monotonic() - begun < SOON
 

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import random
-import shutil
-import socket
-import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, List, Tuple
 
 import pytest
 import redis
 import redis.asyncio
 import redis.asyncio.cluster
 import redis.asyncio.sentinel
-import redis.exceptions
 import redis.sentinel
-from conftest import SOON, Server, eventually, is_free, waiting
+from conftest import SOON, Server, is_free, waiting
+from kit import Kit
 
 import fairlock
 from fairlock import compat
@@ -31,37 +25,6 @@ of_sentinels: Any = redis.sentinel.Sentinel
 of_sentinels_for_tasks: Any = redis.asyncio.sentinel.Sentinel
 of_cluster: Any = redis.RedisCluster
 of_cluster_for_tasks: Any = redis.asyncio.cluster.RedisCluster
-
-#: From the port of a node of a cluster to that of its bus.
-BUS = 10_000
-
-
-def free_port() -> int:
-    """One of 127.0.0.1 whose bus is free too. The system hands out neither by itself."""
-    while True:
-        port = random.randrange(12_000, 22_000)
-        try:
-            for candidate in (port, port + BUS):
-                socket.create_server(("127.0.0.1", candidate)).close()
-            return port
-        except OSError:
-            pass
-
-
-def at_a_port(*arguments: str, password: str, option: str = "--port", file: str = "") -> Server:
-    """A server that also listens at ``server.port``."""
-    port = free_port()
-    return Server("--bind", "127.0.0.1", option, str(port), *arguments, file=file, port=port, password=password)
-
-
-@pytest.fixture
-def servers() -> Iterator[List[Server]]:
-    """Those that the test starts."""
-    started: List[Server] = []
-    yield started
-    for server in started:
-        server.stop()
-
 
 def excludes(r: Any, client: fairlock.Client) -> None:
     """A lock of this client of redis-py is one of fairlock's, which another client sees and which excludes others."""
@@ -89,14 +52,11 @@ async def excludes_tasks(r: Any, client: fairlock.Client) -> None:
     assert not await lock.locked()
 
 
-def test_a_master_that_sentinels_know(servers: List[Server]) -> None:
-    master = at_a_port(password="of the master")
-    servers.append(master)
-    watched = f"sentinel monitor my-master 127.0.0.1 {master.port} 1\nsentinel auth-pass my-master \"of the master\"\n"
-    sentinel = at_a_port("--sentinel", password="of the sentinel", file=watched)
-    servers.append(sentinel)
-    ignorant = at_a_port("--sentinel", password="of the sentinel", file="# watches nothing\n")
-    servers.append(ignorant)
+def test_a_master_that_sentinels_know(kit: Kit) -> None:
+    master = kit.server(tcp=True, password="of the master")
+    watches = f"sentinel monitor my-master 127.0.0.1 {master.port} 1", 'sentinel auth-pass my-master "of the master"'
+    own: Dict[str, Any] = {"tcp": True, "arguments": ["--sentinel"], "password": "of the sentinel"}
+    sentinel, ignorant = kit.server(config=watches, **own), kit.server(**own)
     # redis-py exchanges them: the one that knows the master is asked first then.
     addresses = [("127.0.0.1", ignorant.port), ("127.0.0.1", sentinel.port)]
     login: Dict[str, Any] = {"sentinel_kwargs": {"password": "of the sentinel"}, "password": "of the master", "db": 1}
@@ -117,37 +77,12 @@ def test_a_master_that_sentinels_know(servers: List[Server]) -> None:
         asyncio.run(tasks())
 
 
-def test_a_master_that_is_killed(servers: List[Server]) -> None:
+def test_a_master_that_is_killed(kit: Kit) -> None:
     """The objects that hold and wait go on at the replica that is promoted, in the order of the queue."""
-    own = ("--masterauth", "secret", "--repl-diskless-sync-delay", "0")
-    master = at_a_port(*own, password="secret")
-    servers.append(master)
-    replica = at_a_port(*own, "--replicaof", "127.0.0.1", str(master.port), password="secret")
-    servers.append(replica)
-    watched = f"monitor my-master 127.0.0.1 {master.port} 1", "auth-pass my-master secret"
-    # Until it is killed, a master that is slow is no dead one.
-    times = "down-after-milliseconds my-master 60000", "failover-timeout my-master 10000"
-    file = "".join(f"sentinel {line}\n" for line in (*watched, *times))
-    eventually("the replica follows", lambda: replica.redis().info("replication")["master_link_status"] == "up")
-    sentinel = at_a_port("--sentinel", password="of the sentinel", file=file)
-    servers.append(sentinel)
-
-    def asked(*command: str) -> Any:
-        r: Any = sentinel.redis()
-        return r.execute_command("SENTINEL " + command[0], *command[1:])
-
-    def replica_is_known() -> bool:
-        known = [(one["port"], one["master-link-status"]) for one in asked("SLAVES", "my-master")]
-        return known == [(replica.port, "ok")]
-
-    eventually("the sentinel knows the replica", replica_is_known)
-    with contextlib.suppress(redis.exceptions.ResponseError):  # Redis 6 has no such setting.
-        asked("DEBUG", "TILT-PERIOD", "1000")
-
-    # Two names of the sentinel, so two clients of fairlock.
-    login: Dict[str, Any] = {"sentinel_kwargs": {"password": "of the sentinel"}, "password": "secret"}
-    hosts = "127.0.0.1", "localhost"
-    one, other = (of_sentinels([(host, sentinel.port)], **login).master_for("my-master") for host in hosts)
+    set_up = kit.sentinels(replicas=1, password="secret")
+    # Two names of a sentinel, so two clients of fairlock.
+    addresses = [[(host, set_up.sentinels[0].port)] for host in ("127.0.0.1", "localhost")]
+    one, other = (of_sentinels(address, password="secret").master_for("mymaster") for address in addresses)
     assert _settings.client_of(one) is not _settings.client_of(other)
     holding: Any = one.lock("lock", lock_class=compat.Lock)
     queue: List[Any] = [
@@ -174,14 +109,10 @@ def test_a_master_that_is_killed(servers: List[Server]) -> None:
         for number in range(len(queue)):
             turns.append(threads.submit(take, number))
             waiting(observed, number + 1)
-        written = master.redis().info("replication")["master_repl_offset"]
-        eventually("all of it is copied", lambda: replica.redis().info("replication")["master_repl_offset"] >= written)
-        # With less than a second a sentinel often takes the new master for dead, too.
-        asked("SET", "my-master", "down-after-milliseconds", "1200")
-        master.process.kill()
-        master.process.wait()
-        eventually("it is promoted", lambda: replica.redis().info("replication")["role"] == "master")
-        eventually("it is named", lambda: int(asked("GET-MASTER-ADDR-BY-NAME", "my-master")[1]) == replica.port)
+        master = set_up.master("lock")
+        master.await_copies("lock", 1)
+        master.kill()
+        replica = set_up.await_promotion("lock", master)
         assert holding.owned() and not served
         waiting(observed, len(queue))
         inside.release()
@@ -198,25 +129,9 @@ def test_a_master_that_is_killed(servers: List[Server]) -> None:
         is_free(client.lock("lock"))
 
 
-def cluster(node: Server, *command: Any) -> Any:
-    r: Any = node.redis()
-    return r.execute_command("CLUSTER " + command[0], *command[1:])
-
-
-def test_a_cluster(servers: List[Server]) -> None:
+def test_a_cluster(kit: Kit) -> None:
     login: Any = {"password": "secret"}
-    for first, last in ((0, 5_460), (5_461, 10_922), (10_923, 16_383)):
-        node = at_a_port("--cluster-enabled", "yes", **login)
-        servers.append(node)
-        cluster(node, "ADDSLOTS", *range(first, last + 1))
-        cluster(node, "SET-CONFIG-EPOCH", len(servers))
-        if node is not servers[0]:
-            cluster(node, "MEET", "127.0.0.1", servers[0].port)
-    def is_whole() -> bool:
-        states = [cluster(node, "INFO") for node in servers]
-        return all(state["cluster_state"] == "ok" and state["cluster_known_nodes"] == "3" for state in states)
-
-    eventually("the cluster is whole", is_whole)
+    servers = kit.cluster(node_timeout_ms=100_000, node=login).servers
     ports = sorted(node.port for node in servers)
     with fairlock.connect(f"redis+cluster://127.0.0.1:{ports[0]}", **login) as client:
         # A client of redis-py that has met the cluster knows all its nodes.
@@ -239,32 +154,13 @@ def test_a_cluster(servers: List[Server]) -> None:
         assert all(node.redis().dbsize() for node in servers)
 
 
-@pytest.fixture(scope="module")
-def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An authority (ca.pem), and what it has issued for 127.0.0.1 (own.pem, own.key)."""
-    folder = tmp_path_factory.mktemp("certificates")
-    if shutil.which("openssl") is None:
-        pytest.skip("there is no openssl to make certificates")
-
-    def make(name: str, subject: str, *more: str) -> None:
-        key = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-noenc", "-keyout", f"{name}.key")
-        request = ["openssl", "req", "-x509", *key, "-out", f"{name}.pem", "-subj", subject, *more]
-        made = subprocess.run(request, cwd=folder, capture_output=True, text=True)
-        assert made.returncode == 0, made.stderr
-
-    make("ca", "/CN=authority")
-    issued = ("-addext", "subjectAltName=IP:127.0.0.1", "-addext", "basicConstraints=critical,CA:FALSE")
-    make("own", "/CN=server", "-CA", "ca.pem", "-CAkey", "ca.key", *issued)
-    return folder
-
-
-def test_a_server_that_demands_certificates(servers: List[Server], server: Server, certificates: Path) -> None:
+def test_a_server_that_demands_certificates(kit: Kit, server: Server) -> None:
     if not server.redis().config_get("tls-port"):
         pytest.skip("this redis-server was built without TLS")
-    authority, own, key = (str(certificates / name) for name in ("ca.pem", "own.pem", "own.key"))
-    files = ("--tls-ca-cert-file", authority, "--tls-cert-file", own, "--tls-key-file", key)
-    encrypted = at_a_port(*files, "--tls-auth-clients", "yes", option="--tls-port", password="secret")
-    servers.append(encrypted)
+    issued = kit.certificates("127.0.0.1")
+    authority, own, key = issued["authority"], issued["certificate"], issued["key"]
+    setup: Dict[str, Any] = {"tcp": True, "certificates": issued["id"], "password": "secret"}
+    encrypted = kit.server(**setup)
     where: Dict[str, Any] = {"host": "127.0.0.1", "port": encrypted.port, "password": "secret", "ssl": True}
     identity: Dict[str, Any] = {"ssl_ca_certs": authority, "ssl_certfile": own, "ssl_keyfile": key}
     with fairlock.connect(encrypted.url, password="secret") as client:
@@ -277,12 +173,9 @@ def test_a_server_that_demands_certificates(servers: List[Server], server: Serve
 
         asyncio.run(tasks())
 
-    # A cluster of one node. Only the scheme says that it is encrypted.
-    node = at_a_port(*files, "--cluster-enabled", "yes", "--tls-cluster", "yes", option="--tls-port", password="secret")
-    servers.append(node)
-    cluster(node, "ADDSLOTS", *range(16_384))
-    eventually("the cluster is whole", lambda: bool(cluster(node, "INFO")["cluster_state"] == "ok"))
-    at = f"127.0.0.1:{node.port}"
+    # Only the scheme says that a cluster is encrypted.
+    cluster = kit.cluster(node_timeout_ms=100_000, node=setup)
+    at = f"127.0.0.1:{cluster.servers[0].port}"
     ours: Any = {"ca_file": authority, "certificate_file": own, "key_file": key}
     with fairlock.connect(f"rediss+cluster://{at}", password="secret", **ours) as client:
         excludes(of_cluster.from_url(f"rediss://:secret@{at}", **identity), client)

@@ -9,6 +9,7 @@ from typing import Any, Awaitable, Callable
 
 import pytest
 from conftest import SOON, is_free
+from kit import Kit
 
 import fairlock
 
@@ -37,20 +38,22 @@ class World:
         await asyncio.get_running_loop().run_in_executor(None, is_free, lock)
 
 
-def in_both_worlds(scenario: Callable[[World, fairlock.Client], Awaitable[None]]) -> Any:
-    """A test that runs the scenario once in each of them."""
+def in_both_worlds(scenario: Callable[..., Awaitable[None]]) -> Any:
+    """A test that runs the scenario once in each of them. Its further arguments are fixtures, as of every test."""
 
-    def run(world: str, client: fairlock.Client) -> None:
+    def run(world: str, **fixtures: Any) -> None:
         async def bounded() -> None:
             asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(64))
             try:
-                await asyncio.wait_for(scenario(World(world), client), 2 * SOON)
+                await asyncio.wait_for(scenario(World(world), **fixtures), 10 * SOON)
             except BaseException:
-                client.close()  # The end of the loop waits for its threads, which may wait for a grant.
+                # The end of the loop waits for its threads, which may wait for a grant.
+                for clients in fixtures.values():
+                    if isinstance(clients, (fairlock.Client, Kit)):
+                        clients.close()
                 raise
 
         asyncio.run(bounded())
 
     functools.update_wrapper(run, scenario, assigned=("__module__", "__name__", "__qualname__", "__doc__"))
-    del run.__dict__["__wrapped__"]  # pytest would take its arguments for those of the test.
     return pytest.mark.parametrize("world", ["threads", "tasks"])(run)
