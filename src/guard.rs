@@ -19,6 +19,8 @@ use crate::options::LONGEST;
 /// A guard cannot stop its owner from going on after the lease was lost: await [`lost`](Guard::lost), call
 /// [`check`](Held::check) before each critical step, and let stores refuse old [`token`](Held::token)s.
 ///
+/// Tasks share a guard as an `Arc<Guard>`: the lock is released when the last clone is dropped.
+///
 /// If it is the last handle of its client, the drop waits up to 250 ms until the lock is released, see
 /// [`Client`](crate::Client).
 ///

@@ -8,7 +8,7 @@
 //! | waiting for a turn, with a timeout, a label, a place in line | [`Lock::acquire`], [`Lock::enqueue`], [`Acquire`] |
 //! | several holders; many readers or one writer | [`Client::semaphore`], [`Held::slot`]; [`Client::rw_lock`], [`RwLock`] |
 //! | trying without waiting | [`Lock::try_acquire`] |
-//! | holding, its token, its loss | [`Guard`], [`Held`], [`SharedGuard`], [`error::Lost`] |
+//! | holding, its token, its loss | [`Guard`], [`Held`], [`error::Lost`] |
 //! | a job that is dropped when the lease is lost | [`Acquire::run`], [`Acquire::run_blocking`] |
 //! | several locks under one guard; a lock for each key | [`Client::lock_all`]; [`compat::KeyedMutex`] |
 //! | who holds it and who waits; ending a lease | [`Lock::inspect`], [`Lock::history`]; [`Lock::break_lease`] |
@@ -50,7 +50,6 @@ mod protocol;
 mod run;
 mod rw_lock;
 mod server;
-mod share;
 mod spots;
 mod sync;
 mod term;
@@ -71,7 +70,6 @@ pub use lock_all::{AllGuard, LockAll};
 pub use operation::Operation;
 pub use options::LockOptions;
 pub use rw_lock::RwLock;
-pub use share::SharedGuard;
 #[cfg(feature = "tls")]
 pub use tls::Tls;
 

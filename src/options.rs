@@ -45,16 +45,7 @@ pub struct LockOptions {
     max_waiting: Option<u32>,
     owner: Option<String>,
     label: Option<String>,
-    #[cfg(feature = "metrics")]
-    metrics_label: MetricsLabel,
-}
-
-#[cfg(feature = "metrics")]
-#[derive(Debug, Clone)]
-enum MetricsLabel {
-    None,
-    Name,
-    Text(Arc<str>),
+    metrics_label: Option<Arc<str>>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -77,8 +68,7 @@ impl Default for LockOptions {
             replicas: 0,
             confirm_grants: false,
             max_waiting: None,
-            #[cfg(feature = "metrics")]
-            metrics_label: MetricsLabel::None,
+            metrics_label: None,
             owner: None,
             label: None,
         }
@@ -191,22 +181,13 @@ impl LockOptions {
     }
 
     /// The value of the label `lock` of this lock's metrics (default: they have no such label, and count for all locks
-    /// together). Give locks with many names, such as one for each user, one label. At most 4096 bytes.
+    /// together): its name, or one text for locks with many names, such as one for each user. A recorder keeps every label
+    /// that it has seen. At most 4096 bytes.
     ///
     /// Needs the feature `metrics`.
     #[cfg(feature = "metrics")]
     pub fn metrics_label(mut self, label: impl Into<String>) -> Self {
-        self.metrics_label = MetricsLabel::Text(label.into().into());
-        self
-    }
-
-    /// Label this lock's metrics with its name. A recorder keeps every name that it has seen, so this is for names that
-    /// are few.
-    ///
-    /// Needs the feature `metrics`.
-    #[cfg(feature = "metrics")]
-    pub fn metrics_by_name(mut self) -> Self {
-        self.metrics_label = MetricsLabel::Name;
+        self.metrics_label = Some(label.into().into());
         self
     }
 
@@ -247,6 +228,7 @@ impl LockOptions {
     pub(crate) fn of(&self, keys: LockKeys) -> Result<Arc<Spec>, InvalidOption> {
         check_text("the owner", self.owner.as_deref().unwrap_or_default())?;
         check_text("the label", self.label.as_deref().unwrap_or_default())?;
+        check_text("the label of metrics", self.metrics_label.as_deref().unwrap_or_default())?;
         let most = self.slots.map_or(Ok(1), check_slots)?;
         within("the lease", self.lease, LEAST, LONGEST)?;
         within("the liveness", self.liveness, LEAST, LONGEST)?;
@@ -269,19 +251,8 @@ impl LockOptions {
         if let Some(longest) = self.max_hold {
             within("the longest hold", longest, LEAST, LONGEST)?;
         }
-        #[cfg(feature = "metrics")]
-        let metrics_label = match &self.metrics_label {
-            MetricsLabel::None => None,
-            MetricsLabel::Name => Some(keys.name.clone()),
-            MetricsLabel::Text(text) => {
-                check_text("the label of metrics", text)?;
-                Some(text.clone())
-            }
-        };
-        #[cfg(not(feature = "metrics"))]
-        let metrics_label = None;
         Ok(Arc::new(Spec {
-            metrics_label,
+            metrics_label: self.metrics_label.clone(),
             keys: Arc::new(keys),
             most,
             lease: self.lease,

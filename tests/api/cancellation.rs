@@ -183,7 +183,6 @@ fn every_public_future_is_covered() {
         ("lease.rs", "is_locked_by_anyone is_locked_by_me refresh verify"),
         ("lock_all.rs", "lost release run"),
         ("ownership.rs", "of"),
-        ("share.rs", "release"),
     ];
     let known: BTreeSet<(String, String)> = known
         .iter()

@@ -81,7 +81,7 @@ fn a_writer_becomes_a_reader_on_the_spot_too() {
     let server = RedisServer::start();
     let client = fairlock::Client::connect(&server.url()).blocking().unwrap();
     let index = client.rw_lock_with("index", quiet()).unwrap();
-    let guard = index.write().blocking().unwrap().share();
+    let guard = index.write().blocking().unwrap();
     guard.downgrade().blocking().unwrap();
     index.read().blocking().unwrap().release().blocking().unwrap();
 }

@@ -1,11 +1,12 @@
-//! Several locks under one guard, and several handles of one lease.
+//! Several locks under one guard, and one guard of several tasks.
 
 use std::future::IntoFuture as _;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fairlock::{
     AllGuard, CancellationToken, Client, LockAll, LockOptions,
-    compat::{is_locked_by_anyone, verify},
+    compat::is_locked_by_anyone,
     error::{AcquireError, InvalidOption, LockAllError, LostReason},
 };
 use futures_util::future::try_join_all;
@@ -263,67 +264,18 @@ fn a_list_of_names_is_checked_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn the_last_handle_of_a_shared_guard_gives_the_lock_back() {
-    let (server, client) = server_and_client().await;
-    let guard = soon(client.lock_with("lock", quiet()).unwrap().acquire()).await.unwrap();
-    let token = guard.token();
-    let first = guard.share();
-    let last = first.clone();
-    let tasks: Vec<_> = (0..3).map(|_| first.clone()).map(|handle| async move { handle.check() }).collect();
-    assert_eq!(first.handles(), 5);
-    assert!(!first.release().await.unwrap());
-    for checked in soon(try_join_all(tasks.into_iter().map(tokio::spawn))).await.unwrap() {
-        checked.unwrap();
-    }
-    assert!(is_held(&client, "lock").await);
-    assert_eq!((last.handles(), last.token(), last.name()), (1, token, "lock"));
-    // The last handle can do all that a guard can.
-    last.renew().await.unwrap();
-    assert!(verify(&last).await.unwrap() && last.held().check().is_ok());
-    assert!(soon(last.release()).await.unwrap());
-    assert!(!is_held(&client, "lock").await);
-
-    // A drop of the last handle gives the lock back, too.
-    let shared = soon(client.lock_with("lock", quiet()).unwrap().acquire()).await.unwrap().share();
-    drop(shared.clone());
-    shared.check().unwrap();
-    drop(shared);
-    eventually_async("it is given back", SOON, async || !is_held(&client, "lock").await).await;
-    keys_left(&server);
-}
-
-/// Of many handles that are released at the same time, exactly one is the last.
-#[test]
-fn exactly_one_handle_of_a_shared_guard_is_the_last() {
-    let server = RedisServer::start();
-    let lock = Client::connect(&server.url()).blocking().unwrap().lock_with("lock", quiet()).unwrap();
-    for _ in 0..20 {
-        let shared = lock.acquire().blocking().unwrap().share();
-        let start = std::sync::Barrier::new(4);
-        let last = std::thread::scope(|scope| {
-            let release = |handle: fairlock::SharedGuard| {
-                start.wait();
-                handle.release().blocking().unwrap()
-            };
-            let threads: Vec<_> = (0..3).map(|_| shared.clone()).map(|it| scope.spawn(move || release(it))).collect();
-            let mine = release(shared);
-            threads.into_iter().map(|thread| thread.join().unwrap()).filter(|last| *last).count() + usize::from(mine)
-        });
-        assert_eq!(last, 1);
-    }
-    keys_left(&server);
-}
-
-#[tokio::test]
-async fn a_shared_guard_is_lost_for_all_its_handles() {
+async fn tasks_share_a_guard_and_the_last_of_them_gives_the_lock_back() {
     let (server, client) = server_and_client().await;
     let lock = client.lock_with("lock", quiet()).unwrap();
-    let shared = soon(lock.acquire()).await.unwrap().share();
-    let other = shared.clone();
-    lock.break_lease(shared.token()).await.unwrap();
-    assert_eq!(soon(shared.lost()).await.reason, LostReason::Broken);
-    other.check().unwrap_err();
-    assert!(!shared.release().await.unwrap(), "it is not the last, so it ends nothing");
-    soon(other.release()).await.unwrap_err();
-    keys_left(&server);
+    let guard = Arc::new(soon(lock.acquire()).await.unwrap());
+    let tasks = (0..3).map(|_| guard.clone()).map(|guard| async move { guard.renew().await });
+    for renewed in soon(try_join_all(tasks.map(tokio::spawn))).await.unwrap() {
+        renewed.unwrap();
+    }
+    let last = guard.clone();
+    drop(guard);
+    assert!(is_held(&client, "lock").await);
+    soon(Arc::into_inner(last).unwrap().release()).await.unwrap();
+    assert!(!is_held(&client, "lock").await);
+    keys_left_after(lock, &server);
 }

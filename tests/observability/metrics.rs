@@ -118,7 +118,7 @@ async fn count_troubles() {
 async fn label_locks() {
     let recorded = Recorded::start();
     let (server, client) = server_and_client().await;
-    let named = LockOptions::new().metrics_by_name();
+    let named = LockOptions::new().metrics_label("nightly");
     let labelled = LockOptions::new().metrics_label("users");
     for (name, options) in [
         ("plain 1", LockOptions::new()),
