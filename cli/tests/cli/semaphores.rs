@@ -206,7 +206,7 @@ fn options_that_contradict_each_other_are_refused_with_what_to_write() {
         (&["--slots", "4", "-x"], "write --slots 4 alone if up to 4 may"),
         (&["-s", "-x"], "--shared is for a reader, and --exclusive for a writer: write one of the two"),
         (&["-se"], "write one of the two"),
-        (&["--slots", "-1"], "tip: no time and no number here is negative"),
+        (&["--slots", "-1"], "unexpected argument '-1' found"),
         (&["--slots", "many"], "invalid value 'many' for '--slots <N>': give a whole number from 1 to 1000"),
     ] {
         for words in [&["run", "x", "true"][..], &["wait", "x:*"], &["hold", "--fd", "9", "x"]] {
