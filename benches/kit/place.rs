@@ -62,7 +62,7 @@ pub fn has_two_cores() -> bool {
     sched_getaffinity(None).is_ok_and(|set| set.is_set(0) && set.is_set(1))
 }
 
-pub fn threads(process: u32) -> Vec<Pid> {
+fn threads(process: u32) -> Vec<Pid> {
     let tasks = fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten();
     tasks.filter_map(|task| Pid::from_raw(task.file_name().to_str()?.parse().ok()?)).collect()
 }
@@ -77,32 +77,20 @@ pub fn may_be_urgent() -> bool {
     Command::new("chrt").args(["-f", "1", "true"]).status().is_ok_and(|status| status.success())
 }
 
-/// What the kernel counted for a process, over all threads that it has now.
-#[derive(Clone, Copy, Debug, Default)]
+/// What the kernel counted for a process.
+#[derive(Clone, Copy, Debug)]
 pub struct Counted {
-    /// How often a thread went to sleep, and how often one was made to wait for another.
-    pub sleeps: u64,
-    pub preemptions: u64,
     pub cpu_ms: f64,
     pub rss_bytes: u64,
 }
 
 pub fn counted(process: u32) -> Counted {
-    let mut counted = Counted::default();
-    for thread in threads(process) {
-        let path = format!("/proc/{process}/task/{}/status", thread.as_raw_nonzero());
-        let status = fs::read_to_string(path).unwrap_or_default();
-        counted.sleeps += value(&status, "voluntary_ctxt_switches:");
-        counted.preemptions += value(&status, "nonvoluntary_ctxt_switches:");
-    }
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    counted.rss_bytes = value(&status, "VmRSS:") * 1024;
     // After the name, which may hold anything: field 3 is the state, 14 and 15 the times in ticks of 10 ms.
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
     let ticks = |at: usize| fields.get(at).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
-    counted.cpu_ms = (ticks(11) + ticks(12)) * 10.0;
-    counted
+    Counted { cpu_ms: (ticks(11) + ticks(12)) * 10.0, rss_bytes: value(&status, "VmRSS:") * 1024 }
 }
 
 fn value(status: &str, name: &str) -> u64 {

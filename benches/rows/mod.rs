@@ -1,10 +1,8 @@
 //! The rows of the table, in groups that can be chosen by name.
 
 pub mod capacity;
-pub mod counts;
 pub mod cycle;
 pub mod fleet;
-pub mod footprint;
 pub mod hand_off;
 pub mod holders;
 pub mod leases;
@@ -24,15 +22,12 @@ macro_rules! groups {
     ($($name:ident)*) => { &[$(Group { name: stringify!($name), measure: $name::measure }),*] };
 }
 
-pub const GROUPS: &[Group] =
-    groups![server_time cycle hand_off counts footprint waiters holders leases renewal fleet zombies capacity];
+pub const GROUPS: &[Group] = groups![server_time cycle hand_off waiters holders leases renewal fleet zombies capacity];
 
 /// What a helper process does.
 pub fn play(role: &str, arguments: &[String]) {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match role {
-        "cycles" => counts::cycles(&arguments),
-        "footprint" => footprint::clients(&arguments),
         "waits" => hand_off::waits(&arguments),
         "waiters" => waiters::waiters(&arguments),
         "pings" => holders::pings(&arguments),
