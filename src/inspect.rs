@@ -138,7 +138,8 @@ pub(crate) fn strictest(holders: &[Holder]) -> Option<&Holder> {
 
 /// Whether an acquire that says one number is told that another one, the smallest of the holders, counts. An acquire that
 /// wants the lock alone waits for all of them anyway, and a writer keeps readers out as it should.
-pub(crate) fn differs(own: u32, limit: u32) -> bool {
+#[cfg_attr(not(feature = "operator"), allow(unreachable_pub))]
+pub fn differs(own: u32, limit: u32) -> bool {
     own != limit && own != 1 && (own, limit) != (READERS.into(), 1)
 }
 

@@ -13,6 +13,7 @@ use crate::credentials::{Credentials, Login};
 use crate::error::{ConnectError, Fault};
 use crate::guard::Guard;
 use crate::inspect::LockState;
+pub use crate::inspect::differs;
 use crate::lock_all::AllGuard;
 use crate::protocol::{
     Epoch, InspectRequest, LeaveRequest, LockKeys, Memory, Reply, Request, Token, Verb, Verdict, WireId,
@@ -22,12 +23,6 @@ pub use crate::server::{Answer, Line, Place, Places};
 
 /// How many readers may hold a read-write lock together.
 pub const READERS: u32 = crate::inspect::READERS as u32;
-
-/// Whether a job that says one number is told that another one, the smallest of the holders, counts: as in
-/// [`TryAcquireError::Busy`](crate::error::TryAcquireError::Busy). The words for it are each one's own: a job has options.
-pub fn differs(own: u32, limit: u32) -> bool {
-    crate::inspect::differs(own, limit)
-}
 
 impl ClientBuilder {
     /// The servers of this client's URL, not connected.

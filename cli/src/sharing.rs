@@ -127,8 +127,8 @@ pub(crate) fn described(label: &str, owner: &str, id: &str) -> String {
 }
 
 /// How a holder or waiter asked for the lock, in the words of the options, if not as those who hold it.
-pub(crate) fn otherwise(most: u32, limit: u32) -> Option<String> {
-    match most {
+pub(crate) fn otherwise(slots: u32, limit: u32) -> Option<String> {
+    match slots {
         same if same == limit => None,
         1 => Some("exclusive".to_owned()),
         READERS => Some("shared".to_owned()),
@@ -162,7 +162,7 @@ mod tests {
         }
         let many = Count::of([1000; 16].into_iter()).at_least(1000);
         assert_eq!(many.others(None), ", and 999 others (1000 readers)");
-        let said = [1, 4, 5, 1000].map(|most| otherwise(most, 4).unwrap_or_default());
+        let said = [1, 4, 5, 1000].map(|slots| otherwise(slots, 4).unwrap_or_default());
         assert_eq!(said, ["exclusive", "", "slots 5", "shared"]);
     }
 

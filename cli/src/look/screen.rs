@@ -73,7 +73,7 @@ fn one_holder(text: &mut String, what: &str, holder: &Holder, limit: u32, width:
     let used = before.lines().last().map_or(0, columns) + after.len();
     let who = shorten(&who(holder), width.saturating_sub(used));
     let _ = writeln!(text, "{before}{who}{after}");
-    let differs = otherwise(holder.slots, limit).map_or(String::new(), |most| format!("{most}; "));
+    let differs = otherwise(holder.slots, limit).map_or(String::new(), |said| format!("{said}; "));
     let _ = writeln!(text, "{}", indented(&format!("token {}; {differs}{}", holder.token, lease(holder)), width, deep));
 }
 
@@ -104,7 +104,7 @@ fn queue(text: &mut String, state: &LockState, width: usize) {
     let longest = waits.iter().map(String::len).max().unwrap_or(0);
     for (index, (waiter, waited)) in shown.iter().zip(&waits).enumerate() {
         let before = format!("  {:>2}.  waits {waited:>longest$}", index + 1);
-        let differs = otherwise(waiter.slots, count(state).limit).map_or(String::new(), |most| format!("  {most}"));
+        let differs = otherwise(waiter.slots, count(state).limit).map_or(String::new(), |said| format!("  {said}"));
         let after = differs + if waiter.alive { "" } else { "  silent" };
         let label = described(&waiter.label, &waiter.owner, &waiter.id);
         let room = width.saturating_sub(columns(&before) + 2 + after.len());

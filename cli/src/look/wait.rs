@@ -61,17 +61,17 @@ pub(crate) struct Args {
 
 pub(crate) fn wait(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
     let (names, patterns) = survey::split(&args.names);
-    let most = args.sharing.slots()?;
+    let slots = args.sharing.slots()?;
     check_names(&names)?;
     let client = connect::client(server)?;
     let places = client.places().map_err(|error| server.failed(error))?;
     let survey = Survey::new(places, &server.prefix, &patterns, Duration::ZERO);
     let survey = Some(survey).filter(|_| !patterns.is_empty());
-    let mut show = Show::new(&args.names, most, args.timeout, args.quiet, server.tip());
+    let mut show = Show::new(&args.names, slots, args.timeout, args.quiet, server.tip());
     let runtime = runtime::start(Builder::enable_time)?;
     let ended = runtime.block_on(async {
         let client = show.in_time(async |show| connect(&client, server, show).await).await?;
-        until_free(&mut Watched { client, names, survey }, most, &mut show).await
+        until_free(&mut Watched { client, names, survey }, slots, &mut show).await
     });
     progress::erase();
     let locks = ended?;
@@ -79,14 +79,14 @@ pub(crate) fn wait(server: &connect::Args, args: &Args) -> Result<u8, Failure> {
         let lines = locks.iter().map(|(name, state)| document::line(&document::of_lock(name, state)));
         output::write(&lines.collect::<String>())?;
     }
-    let mut busy = locks.iter().filter(|(_, state)| !is_free_for(most, state));
+    let mut busy = locks.iter().filter(|(_, state)| !is_free_for(slots, state));
     let Some((name, state)) = busy.next() else { return Ok(HELD) };
     let more = match busy.count() {
         0 => String::new(),
         1 => "; 1 more is not free".to_owned(),
         more => format!("; {more} more are not free"),
     };
-    Err(Failure::new(TIMED_OUT, format!("{} is {}{more}", printable(name), brief(state, Some(most)))))
+    Err(Failure::new(TIMED_OUT, format!("{} is {}{more}", printable(name), brief(state, Some(slots)))))
 }
 
 /// Waits for a server that is not up yet.
@@ -110,15 +110,15 @@ struct Watched {
 }
 
 /// Returns the locks as they are when all are free, or when the time is over.
-async fn until_free(watched: &mut Watched, most: u32, show: &mut Show) -> Result<Vec<(String, LockState)>, Failure> {
+async fn until_free(watched: &mut Watched, slots: u32, show: &mut Show) -> Result<Vec<(String, LockState)>, Failure> {
     loop {
         let mut locks = show.in_time(async |show| watched.look(show).await).await?;
-        let busy = locks.iter().filter(|(_, state)| !is_free_for(most, state)).count();
+        let busy = locks.iter().filter(|(_, state)| !is_free_for(slots, state)).count();
         // All are looked at again when the first one is free.
-        let first = locks.iter_mut().find(|(_, state)| !is_free_for(most, state));
+        let first = locks.iter_mut().find(|(_, state)| !is_free_for(slots, state));
         let Some((name, state)) = first else { return Ok(locks) };
         let lock = lock(&watched.client, name)?;
-        while !is_free_for(most, state) {
+        while !is_free_for(slots, state) {
             if show.is_over() {
                 return Ok(locks);
             }
@@ -174,8 +174,8 @@ fn may_pass(error: &LookError) -> bool {
 }
 
 /// Whether an acquire that lets so many hold the lock, itself among them, would be granted at once.
-fn is_free_for(most: u32, state: &LockState) -> bool {
+fn is_free_for(slots: u32, state: &LockState) -> bool {
     let numbers = state.holders.iter().map(|holder| holder.slots);
     let held = numbers.len() as u64;
-    state.waiting == 0 && state.recovering_for.is_none() && numbers.chain([most]).all(|most| held < most.into())
+    state.waiting == 0 && state.recovering_for.is_none() && numbers.chain([slots]).all(|slots| held < slots.into())
 }

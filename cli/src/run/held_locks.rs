@@ -9,8 +9,8 @@ use super::request;
 
 /// Names in the order in which the locks are taken, so that jobs which take several of them never wait for each other
 /// in a circle; and how many may hold each. A name that was given twice is taken once, with the smaller number.
-pub(crate) fn in_order<'a>(first: &'a str, most: u32, others: &'a [String]) -> Vec<(&'a str, u32)> {
-    let mut wanted = vec![(first, most)];
+pub(crate) fn in_order<'a>(first: &'a str, slots: u32, others: &'a [String]) -> Vec<(&'a str, u32)> {
+    let mut wanted = vec![(first, slots)];
     wanted.extend(others.iter().map(|name| (name.as_str(), 1)));
     wanted.sort_unstable();
     wanted.dedup_by_key(|(name, _)| *name);

@@ -23,7 +23,7 @@ pub(crate) enum QueueView {
         position: u64,
         waiting: u64,
         /// How many may hold the lock together as this job said.
-        most: u32,
+        slots: u32,
         /// In the order of their slots.
         holders: Vec<HolderView>,
         recovering_until: Option<Instant>,
@@ -92,7 +92,7 @@ pub(crate) async fn look(
         expected: expected(lock, position, &state).await.map(|wait| Instant::now() + wait),
         position,
         waiting: state.waiting,
-        most: lock.slots(),
+        slots: lock.slots(),
         holders: state.holders.iter().map(view).collect(),
         recovering_until: state.recovering_for.map(|left| Instant::now() + left),
     })
@@ -106,10 +106,10 @@ async fn no_answer(lock: &Lock) -> QueueView {
 /// The wait that the lock's history lets expect, where one is recorded.
 async fn expected(lock: &Lock, position: u64, state: &LockState) -> Option<Duration> {
     const RECENT: u32 = 20;
-    let most = state.holders.first()?.slots;
+    let slots = state.holders.first()?.slots;
     let before = state.queue.iter().take(usize::try_from(position).ok()?).map(|waiter| waiter.slots);
     // Readers and writers, and clients that disagree, let each other in as nobody can foresee.
-    if !state.holders.iter().map(|holder| holder.slots).chain(before).all(|number| number == most) {
+    if !state.holders.iter().map(|holder| holder.slots).chain(before).all(|number| number == slots) {
         return None;
     }
     let history = lock.history(RECENT).await.ok()?;
@@ -174,12 +174,12 @@ impl QueueView {
                 parts.push((Style::Plain, format!("waiting for {name}")));
                 parts.extend([dot(), (Style::Warning, why.clone())]);
             }
-            Self::Place { position, waiting, most, holders, recovering_until, expected } => {
+            Self::Place { position, waiting, slots, holders, recovering_until, expected } => {
                 parts.push((Style::Bold, place(*position, *waiting)));
                 parts.push((Style::Plain, format!("{} for {name}", estimate(*expected))));
                 // How many hold it comes before one of them, which a narrow terminal cuts.
                 parts.extend(
-                    count(holders).told(Some(*most)).into_iter().flat_map(|told| [dot(), (Style::Plain, told)]),
+                    count(holders).told(Some(*slots)).into_iter().flat_map(|told| [dot(), (Style::Plain, told)]),
                 );
                 match (oldest(holders), recovering_until) {
                     (Some(held), _) => parts.extend([dot(), (Style::Faint, held)]),
@@ -200,11 +200,11 @@ impl QueueView {
         match self {
             Self::Unknown => format!("waiting for {name}"),
             Self::NoAnswer(why) => format!("waiting for {name}: {why}"),
-            Self::Place { position, waiting, most, holders, recovering_until, expected } => {
+            Self::Place { position, waiting, slots, holders, recovering_until, expected } => {
                 let place = format!("{}{}", place(*position, *waiting), estimate(*expected));
                 match (oldest(holders), recovering_until) {
                     (Some(held), _) => {
-                        let others = count(holders).others(Some(*most));
+                        let others = count(holders).others(Some(*slots));
                         format!("waiting for {name}: {place}, {held}{others}")
                     }
                     (None, Some(_)) => {

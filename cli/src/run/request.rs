@@ -100,7 +100,7 @@ impl LockRequest<'_> {
     }
 
     pub(crate) fn not_now(&self, name: &str, error: &TryAcquireError) -> Failure {
-        let (holders, all, most, waiting, recovering_for) = match error {
+        let (holders, all, slots, waiting, recovering_for) = match error {
             TryAcquireError::Busy { holders, held, slots, waiting, recovering_for, .. } => {
                 (holders, *held, *slots, waiting, recovering_for)
             }
@@ -110,7 +110,7 @@ impl LockRequest<'_> {
             _ => return Failure::own(error.to_string()),
         };
         let count = Count::of(holders.iter().map(|holder| holder.slots)).at_least(all);
-        let why = match (held(holders, count, Some(most)), recovering_for) {
+        let why = match (held(holders, count, Some(slots)), recovering_for) {
             (Some(held), _) => format!("is {held}"),
             (None, Some(longest)) => format!("is {}", no_grants(*longest)),
             (None, None) => "is free, but its waiters are first".to_owned(),

@@ -52,7 +52,7 @@ impl<'a> Setting<'a> {
         // A claim is too short to stop a command within it, so the command starts with a whole lease.
         let options =
             LockOptions::new().lease(wait.lease).notice(timing.notice).confirm_grants().replicas(wait.replicas);
-        let locks: Vec<_> = wanted.into_iter().map(|(name, most)| (name, options.clone().slots(most))).collect();
+        let locks: Vec<_> = wanted.into_iter().map(|(name, slots)| (name, options.clone().slots(slots))).collect();
         for (name, options) in &locks {
             options.check(name).map_err(|error| Failure::own(error.to_string()))?;
         }

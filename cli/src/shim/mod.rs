@@ -17,11 +17,11 @@
 //! Once the command has ended after the death of fairlock, the shim gives the lock back (`give_back.rs`). So it does
 //! if fairlock dies before the command starts.
 //!
-//! `guard.rs` decides what to do at each event. The shim acts first and writes messages afterwards. It never waits for
+//! `events.rs` decides what to do at each event. The shim acts first and writes messages afterwards. It never waits for
 //! a reader of its messages or reports.
 
+mod events;
 pub(crate) mod give_back;
-mod guard;
 pub(crate) mod job;
 pub(crate) mod protocol;
 pub(crate) mod queue;
@@ -49,7 +49,7 @@ use crate::process::alarm::Alarm;
 use crate::process::terminal::Terminal;
 use crate::process::{descendants, descriptors, signals, this_binary};
 use crate::stderr;
-use guard::{Guard, ShimEvent};
+use events::{Shim, ShimEvent};
 use protocol::{Order, Report};
 
 pub(crate) fn main(arguments: impl Iterator<Item = OsString>) -> ExitCode {
@@ -113,18 +113,18 @@ fn guard_command(mut arguments: impl Iterator<Item = OsString>) -> std::io::Resu
     drop(command);
     protocol::send(&socket, Report::Started { pid });
 
-    let mut guard = Guard::new(socket, Pid::from_raw(pid), kill_after, (term_at, kill_at), leases, terminal);
+    let mut shim = Shim::new(socket, Pid::from_raw(pid), kill_after, (term_at, kill_at), leases, terminal);
     loop {
-        alarm.set(guard.next_look())?;
+        alarm.set(shim.next_look())?;
         // The alarm's thread holds a sender for ever, so there is always one.
         let Ok(event) = inbox.recv() else {
             return Ok(());
         };
-        if guard.handle(event) {
+        if shim.handle(event) {
             // fairlock kills the shim after its last message.
             stderr::flush(stderr::LAST_WORDS);
-            guard.send(Report::Done);
-            guard.await_end_of_fairlock(&inbox);
+            shim.send(Report::Done);
+            shim.await_end_of_fairlock(&inbox);
             return Ok(());
         }
     }

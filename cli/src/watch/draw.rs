@@ -206,7 +206,7 @@ fn open(frame: &mut Frame<'_>, area: Rect, app: &App, name: &str) {
         return frame.render_widget(Paragraph::new(gone).wrap(Wrap { trim: true }), area);
     };
     let count = count(seen);
-    let differs = |most| otherwise(most, count.limit).map_or(String::new(), |most| format!(" {most}"));
+    let differs = |slots| otherwise(slots, count.limit).map_or(String::new(), |said| format!(" {said}"));
     let mut lines = vec![("lock", printable(name))];
     let several = count.told(None);
     match &several {

@@ -1,4 +1,4 @@
-//! What the shim does, event by event: the guard of a command that has started.
+//! What the shim does, event by event, once the command has started.
 
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::Receiver;
@@ -38,7 +38,7 @@ pub(super) enum ShimEvent {
     Alarm,
 }
 
-pub(super) struct Guard {
+pub(super) struct Shim {
     socket: UnixStream,
     pid: Pid,
     rest: Rest,
@@ -78,7 +78,7 @@ struct End {
     by_signal: bool,
 }
 
-impl Guard {
+impl Shim {
     pub(super) fn new(
         socket: UnixStream,
         pid: Pid,
@@ -119,7 +119,7 @@ impl Guard {
         }
     }
 
-    /// Returns true once there is nothing left to guard.
+    /// Returns true once nothing is left that needs the lease.
     pub(super) fn handle(&mut self, event: ShimEvent) -> bool {
         match event {
             ShimEvent::Order(Order::Lease { term_at, kill_at }) => {
