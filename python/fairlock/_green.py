@@ -95,7 +95,7 @@ def wait(hub: Any, operation: _native.Operation, longest: Optional[float]) -> An
             if of_hub is None:
                 of_hub = _of_hubs[hub] = _OfHub(hub)
             of_hub.wait(operation, left)
-            if operation.poll(of_hub.notifier, 0):
+            if of_hub.notifier.poll(operation, 0):
                 return operation.take()
             if until is not None:
                 left = until - time.monotonic()

@@ -20,7 +20,7 @@ class Notified:
     def begin(self, operation: _native.Operation, wake: Callable[[], object]) -> int:
         """A key to :meth:`forget` it by; 0 if it has ended already."""
         key = next(self._keys)
-        if operation.poll(self.notifier, key):
+        if self.notifier.poll(operation, key):
             return 0
         self.pending[key] = (operation, wake)
         return key

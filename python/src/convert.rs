@@ -6,7 +6,7 @@ use fairlock::state::{BreakOutcome, EndedAs, History, Holder, LockState, PastGra
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
-use crate::errors::invalid;
+use crate::errors::{Raise, invalid};
 use crate::kept::make;
 
 /// Seconds of Python as a duration.
@@ -102,4 +102,15 @@ pub(crate) fn history(py: Python<'_>, history: &History) -> PyResult<Py<PyAny>> 
     let grants = history.grants.iter().map(|grant| past_grant(py, grant)).collect::<PyResult<Vec<_>>>()?;
     fields.set_item("grants", PyList::new(py, grants)?)?;
     Ok(record(py, "History", &fields)?.unbind())
+}
+
+pub(crate) fn yes_or_no<E: Raise>(py: Python<'_>, answer: Result<bool, E>) -> PyResult<Py<PyAny>> {
+    match answer {
+        Ok(answer) => Ok(answer.into_pyobject(py)?.to_owned().into_any().unbind()),
+        Err(error) => Err(error.raise(py)),
+    }
+}
+
+pub(crate) fn done<E: Raise>(py: Python<'_>, outcome: Result<(), E>) -> PyResult<Py<PyAny>> {
+    outcome.map(|()| py.None()).map_err(|error| error.raise(py))
 }

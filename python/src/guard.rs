@@ -1,25 +1,24 @@
 //! Leases that are held.
 
 use std::future::Future;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use fairlock::compat::{refresh, set_automatic_renewal, verify};
 use fairlock::error::{Lost, LostReason};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
-use crate::convert::{duration, since_epoch};
+use crate::convert::{done, duration, since_epoch, yes_or_no};
 use crate::errors::{Raise, lost};
 use crate::kept::warn;
-use crate::lock::yes_or_no;
-use crate::operation::{GiveBack, Operation, exits};
+use crate::operation::{Brought, Kept, Operation, exits, give_back};
 
 /// A lease. It is given back when this is dropped.
 #[pyclass(frozen, module = "fairlock._native")]
 pub(crate) struct Guard {
     held: fairlock::Held,
     /// None when it was released.
-    guard: Arc<Mutex<Option<fairlock::Guard>>>,
+    guard: Kept<fairlock::Guard>,
 }
 
 /// `await lock.acquire()` alone on a line, `if await lock.acquire():` and `token = lock.acquire().wait().token` drop what
@@ -61,13 +60,6 @@ fn releasing<E: Raise + Send + 'static>(
     Operation::new(release, released).begun()
 }
 
-fn done<E: Raise>(py: Python<'_>, outcome: Result<(), E>) -> PyResult<Py<PyAny>> {
-    match outcome {
-        Ok(()) => Ok(py.None()),
-        Err(error) => Err(error.raise(py)),
-    }
-}
-
 /// The end of the interpreter releases everything. What is collected after that, and releases what it holds, as it should,
 /// has nothing to complain of.
 fn not_at_the_end<T>(guard: T) -> Option<T> {
@@ -75,13 +67,10 @@ fn not_at_the_end<T>(guard: T) -> Option<T> {
 }
 
 impl Guard {
-    pub(crate) fn new(guard: fairlock::Guard) -> Self {
-        Self { held: guard.held(), guard: Arc::new(Mutex::new(Some(guard))) }
-    }
-
-    pub(crate) fn to_give_back(&self) -> Weak<dyn GiveBack> {
-        let guard: Arc<dyn GiveBack> = self.guard.clone();
-        Arc::downgrade(&guard)
+    pub(crate) fn bring(py: Python<'_>, guard: fairlock::Guard) -> PyResult<Brought> {
+        let guard = Self { held: guard.held(), guard: Arc::new(Mutex::new(Some(guard))) };
+        let back = give_back(&guard.guard);
+        Ok((Py::new(py, guard)?.into_any(), back))
     }
 
     fn take(&self) -> Option<fairlock::Guard> {
@@ -234,7 +223,7 @@ impl Guard {
 pub(crate) struct AllGuard {
     /// Views, which outlive the release.
     held: Vec<fairlock::Held>,
-    guard: Arc<Mutex<Option<fairlock::AllGuard>>>,
+    guard: Kept<fairlock::AllGuard>,
 }
 
 impl Drop for AllGuard {
@@ -244,14 +233,11 @@ impl Drop for AllGuard {
 }
 
 impl AllGuard {
-    pub(crate) fn new(guard: fairlock::AllGuard) -> Self {
+    pub(crate) fn bring(py: Python<'_>, guard: fairlock::AllGuard) -> PyResult<Brought> {
         let held = guard.guards().iter().map(|guard| guard.held()).collect();
-        Self { held, guard: Arc::new(Mutex::new(Some(guard))) }
-    }
-
-    pub(crate) fn to_give_back(&self) -> Weak<dyn GiveBack> {
-        let guard: Arc<dyn GiveBack> = self.guard.clone();
-        Arc::downgrade(&guard)
+        let guard = Self { held, guard: Arc::new(Mutex::new(Some(guard))) };
+        let back = give_back(&guard.guard);
+        Ok((Py::new(py, guard)?.into_any(), back))
     }
 
     fn take(&self) -> Option<fairlock::AllGuard> {

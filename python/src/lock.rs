@@ -1,7 +1,7 @@
 //! Locks, and places in their queues.
 
 use std::future::IntoFuture as _;
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use fairlock::LockAll;
 use fairlock::compat::{is_locked_by_anyone, is_locked_by_me};
@@ -9,10 +9,10 @@ use fairlock::error::InvalidOption;
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 
-use crate::convert::{broken, duration, history, lock_state};
+use crate::convert::{broken, done, duration, history, lock_state, yes_or_no};
 use crate::errors::Raise;
 use crate::guard::{AllGuard, Guard};
-use crate::operation::{GiveBack, Operation};
+use crate::operation::{Brought, Kept, Operation, give_back};
 
 #[pyclass(frozen, module = "fairlock._native")]
 pub(crate) struct Lock {
@@ -37,11 +37,8 @@ macro_rules! with {
 }
 
 /// A guard as Python gets it.
-fn granted<E: Raise>(py: Python<'_>, outcome: Result<fairlock::Guard, E>) -> PyResult<Py<PyAny>> {
-    match outcome {
-        Ok(guard) => Ok(Py::new(py, Guard::new(guard))?.into_any()),
-        Err(error) => Err(error.raise(py)),
-    }
+fn granted<E: Raise>(py: Python<'_>, outcome: Result<fairlock::Guard, E>) -> PyResult<Brought> {
+    outcome.map_err(|error| error.raise(py)).and_then(|guard| Guard::bring(py, guard))
 }
 
 impl Lock {
@@ -83,18 +80,19 @@ impl Lock {
     }
 
     fn acquire(&self, timeout: Option<f64>, label: Option<String>, owner: Option<String>) -> PyResult<Operation> {
-        Ok(Operation::new(with!(self.lock.acquire(), timeout, label, owner), granted))
+        Ok(Operation::bringing(with!(self.lock.acquire(), timeout, label, owner), granted))
     }
 
     fn try_acquire(&self, timeout: Option<f64>, label: Option<String>, owner: Option<String>) -> PyResult<Operation> {
-        Ok(Operation::new(with!(self.lock.try_acquire(), timeout, label, owner), granted))
+        Ok(Operation::bringing(with!(self.lock.try_acquire(), timeout, label, owner), granted))
     }
 
     fn enqueue(&self, timeout: Option<f64>, label: Option<String>, owner: Option<String>) -> PyResult<Operation> {
         let enqueue = with!(self.lock.enqueue(), timeout, label, owner);
-        Ok(Operation::new(enqueue, |py, queued| match queued {
-            Ok(waiting) => Ok(Py::new(py, Waiting { waiting: Arc::new(Mutex::new(Some(waiting))) })?.into_any()),
-            Err(error) => Err(error.raise(py)),
+        Ok(Operation::bringing(enqueue, |py, queued| {
+            let waiting = Arc::new(Mutex::new(Some(queued.map_err(|error| error.raise(py))?)));
+            let back = give_back(&waiting);
+            Ok((Py::new(py, Waiting { waiting })?.into_any(), back))
         }))
     }
 
@@ -125,10 +123,7 @@ impl Lock {
     }
 
     fn record_history(&self, on: bool) -> Operation {
-        Operation::new(self.lock.record_history(on), |py, done| match done {
-            Ok(()) => Ok(py.None()),
-            Err(fault) => Err(fault.raise(py)),
-        })
+        Operation::new(self.lock.record_history(on), done)
     }
 
     fn trouble(&self) -> Operation {
@@ -158,31 +153,18 @@ pub(crate) fn lock_all(
 ) -> PyResult<Operation> {
     let Some((first, others)) = locks.split_first() else { return Err(InvalidOption::NoNames.raise(py)) };
     let all = others.iter().fold(LockAll::from(&first.lock), |all, other| all.and(&other.lock));
-    Ok(Operation::new(with!(all, timeout, label, owner).into_future(), |py, acquired| match acquired {
-        Ok(guard) => Ok(Py::new(py, AllGuard::new(guard))?.into_any()),
-        Err(error) => Err(error.raise(py)),
+    Ok(Operation::bringing(with!(all, timeout, label, owner).into_future(), |py, acquired| {
+        acquired.map_err(|error| error.raise(py)).and_then(|guard| AllGuard::bring(py, guard))
     }))
-}
-
-pub(crate) fn yes_or_no<E: Raise>(py: Python<'_>, answer: Result<bool, E>) -> PyResult<Py<PyAny>> {
-    match answer {
-        Ok(answer) => Ok(answer.into_pyobject(py)?.to_owned().into_any().unbind()),
-        Err(error) => Err(error.raise(py)),
-    }
 }
 
 /// A place in the queue, until it is waited for.
 #[pyclass(frozen, module = "fairlock._native")]
 pub(crate) struct Waiting {
-    waiting: Arc<Mutex<Option<fairlock::Waiting>>>,
+    waiting: Kept<fairlock::Waiting>,
 }
 
 impl Waiting {
-    pub(crate) fn to_give_back(&self) -> Weak<dyn GiveBack> {
-        let waiting: Arc<dyn GiveBack> = self.waiting.clone();
-        Arc::downgrade(&waiting)
-    }
-
     fn with<T>(&self, ask: impl FnOnce(&fairlock::Waiting) -> T) -> PyResult<T> {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.as_ref().map(ask).ok_or_else(over)
@@ -211,7 +193,7 @@ impl Waiting {
     /// The wait for the grant.
     fn grant(&self) -> PyResult<Operation> {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Ok(Operation::new(waiting.ok_or_else(over)?, granted))
+        Ok(Operation::bringing(waiting.ok_or_else(over)?, granted))
     }
 
     /// Leaves the queue.

@@ -1,7 +1,7 @@
 //! What wakes an event loop.
 
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Wake, Waker};
+use std::task::{Context, Wake};
 
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
@@ -38,18 +38,18 @@ impl Wake for KeyWaker {
     }
 }
 
-impl Notifier {
-    pub(crate) fn waker(&self, key: u64) -> Waker {
-        Arc::new(KeyWaker { shared: self.shared.clone(), key }).into()
-    }
-}
-
 #[pymethods]
 impl Notifier {
     #[new]
     fn new(py: Python<'_>) -> PyResult<Self> {
         let bell = Bell::new().map_err(|error| no_descriptor(py, &error))?;
         Ok(Self { shared: Arc::new(Shared { bell, due: Mutex::default() }) })
+    }
+
+    /// Whether this operation has ended. If not, the notifier names the key when it is to be polled again.
+    fn poll(&self, operation: &Operation, key: u64) -> bool {
+        let waker = Arc::new(KeyWaker { shared: self.shared.clone(), key }).into();
+        operation.step(&mut Context::from_waker(&waker))
     }
 
     fn fileno(&self) -> i32 {
@@ -67,7 +67,7 @@ impl Notifier {
         for key in due {
             let Some(entry) = pending.get_item(key)? else { continue };
             let (operation, wake): (PyRef<'_, Operation>, Bound<'_, PyAny>) = entry.extract()?;
-            if operation.poll(self, key) {
+            if self.poll(&operation, key) {
                 pending.del_item(key)?;
                 if let Err(error) = wake.call0() {
                     failure.get_or_insert(error);

@@ -15,12 +15,11 @@ use pyo3::prelude::*;
 use crate::bell::Bell;
 use crate::convert::duration;
 use crate::errors::no_descriptor;
-use crate::guard::{AllGuard, Guard};
-use crate::lock::Waiting;
-use crate::notifier::Notifier;
 
+/// What Python gets, and what gives it back if it is a lease or a place.
+pub(crate) type Brought = (Py<PyAny>, Option<Weak<dyn GiveBack>>);
 /// Makes the Python object or the exception, when the GIL is held again.
-pub(crate) type Outcome = Box<dyn FnOnce(Python<'_>) -> PyResult<Py<PyAny>> + Send>;
+type Outcome = Box<dyn FnOnce(Python<'_>) -> PyResult<Brought> + Send>;
 type Work = Pin<Box<dyn Future<Output = Outcome> + Send>>;
 
 /// A signal that arrives between the question for signals and the sleep interrupts nothing, and neither does one that
@@ -86,14 +85,12 @@ impl<T: Send> GiveBack for Mutex<Option<T>> {
     }
 }
 
-fn brought(result: &Bound<'_, PyAny>) -> Option<Weak<dyn GiveBack>> {
-    if let Ok(guard) = result.cast::<Guard>() {
-        Some(guard.get().to_give_back())
-    } else if let Ok(guard) = result.cast::<AllGuard>() {
-        Some(guard.get().to_give_back())
-    } else {
-        result.cast::<Waiting>().ok().map(|waiting| waiting.get().to_give_back())
-    }
+/// Something that can be given back, until that is done.
+pub(crate) type Kept<T> = Arc<Mutex<Option<T>>>;
+
+pub(crate) fn give_back<T: Send + 'static>(kept: &Kept<T>) -> Option<Weak<dyn GiveBack>> {
+    let kept: Arc<dyn GiveBack> = kept.clone();
+    Some(Arc::downgrade(&kept))
 }
 
 /// A call that waits. It begins when it is first waited for or polled, and is given up when it is dropped.
@@ -113,6 +110,14 @@ impl Operation {
     pub(crate) fn new<T: Send + 'static>(
         future: impl Future<Output = T> + Send + 'static,
         make: impl FnOnce(Python<'_>, T) -> PyResult<Py<PyAny>> + Send + 'static,
+    ) -> Self {
+        Self::bringing(future, |py, output| Ok((make(py, output)?, None)))
+    }
+
+    /// The same of a lease or a place.
+    pub(crate) fn bringing<T: Send + 'static>(
+        future: impl Future<Output = T> + Send + 'static,
+        make: impl FnOnce(Python<'_>, T) -> PyResult<Brought> + Send + 'static,
     ) -> Self {
         let work = Box::pin(async move {
             let output = future.await;
@@ -139,7 +144,7 @@ impl Operation {
     }
 
     /// Whether it has ended.
-    fn step(&self, context: &mut Context<'_>) -> bool {
+    pub(crate) fn step(&self, context: &mut Context<'_>) -> bool {
         let mut state = self.state();
         let State::Working(work) = &mut *state else { return true };
         match work.as_mut().poll(context) {
@@ -151,15 +156,10 @@ impl Operation {
         }
     }
 
-    /// Whether it has ended. If not, the notifier names the key when it is to be polled again.
-    pub(crate) fn poll(&self, notifier: &Notifier, key: u64) -> bool {
-        self.step(&mut Context::from_waker(&notifier.waker(key)))
-    }
-
     /// The result, for a caller who may be interrupted before it has it.
     fn bring(&self, py: Python<'_>, outcome: Outcome) -> PyResult<Py<PyAny>> {
-        let result = outcome(py)?;
-        *self.state() = State::Over(brought(result.bind(py)));
+        let (result, brought) = outcome(py)?;
+        *self.state() = State::Over(brought);
         Ok(result)
     }
 }
@@ -193,11 +193,6 @@ impl Operation {
                 return Err(interrupt);
             }
         }
-    }
-
-    #[pyo3(name = "poll")]
-    fn python_polls(&self, notifier: &Notifier, key: u64) -> bool {
-        self.poll(notifier, key)
     }
 
     /// The result of one that has ended.
