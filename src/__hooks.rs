@@ -12,6 +12,11 @@ pub mod model {
     pub use crate::testing::model::*;
 }
 
+/// What must not be, whoever looks.
+pub mod promises {
+    pub use crate::testing::promises::*;
+}
+
 /// How the calls of the scripts travel.
 pub mod packing {
     pub use crate::testing::packing::*;

@@ -20,8 +20,12 @@ pub(crate) fn for_no_command(name: &str, no_wait: bool, words: &[OsString]) -> O
 
 /// The advice for a wrong call, if there is better than clap's.
 pub(crate) fn for_wrong_call(error: &mut clap::Error, command: &clap::Command) -> Option<String> {
-    // clap would advise `-- -x`, which makes an option the command.
-    error.remove(ContextKind::Suggested);
+    let usage = error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default();
+    let is_before_a_subcommand = usage.contains("fairlock [OPTIONS] COMMAND");
+    if !is_before_a_subcommand {
+        // clap would advise `-- -x`, which makes an option the command.
+        error.remove(ContextKind::Suggested);
+    }
     let text = |kind| match error.get(kind) {
         Some(ContextValue::String(text)) => Some(text.clone()),
         Some(ContextValue::Strings(texts)) => texts.first().cloned(),
@@ -30,17 +34,17 @@ pub(crate) fn for_wrong_call(error: &mut clap::Error, command: &clap::Command) -
     let argument = text(ContextKind::InvalidArg);
     let tip = match (error.kind(), argument.as_deref()) {
         (ErrorKind::UnknownArgument, Some(option)) => {
-            let usage = error.get(ContextKind::Usage).map(ToString::to_string).unwrap_or_default();
-            let is_misspelled = error.get(ContextKind::SuggestedArg).is_some();
-            let comes_too_soon = usage.contains("fairlock [OPTIONS] COMMAND") && !is_misspelled;
+            let of_run = || is_before_a_subcommand && is_option(command.find_subcommand("run"), option);
             // As flock has them: before the name, which takes a subcommand here.
             option_of_others(option).or_else(|| {
-                comes_too_soon.then(|| format!("options of run come behind it: fairlock run {option} … NAME COMMAND"))
+                of_run().then(|| format!("options of run come behind it, as in: fairlock run {option} … NAME COMMAND"))
             })?
         }
         (ErrorKind::MissingRequiredArgument, Some(missing)) if missing.contains("COMMAND") => {
             "to hold a lock without a command: fairlock hold NAME".to_owned()
         }
+        // The word is one of `fairlock local`.
+        (ErrorKind::InvalidSubcommand, _) if usage.contains("fairlock local") => return None,
         (ErrorKind::InvalidSubcommand, _) => {
             let word = text(ContextKind::InvalidSubcommand)?;
             let similar =
@@ -65,9 +69,20 @@ pub(crate) fn for_wrong_call(error: &mut clap::Error, command: &clap::Command) -
         }
         _ => return None,
     };
-    error.remove(ContextKind::SuggestedArg);
-    error.remove(ContextKind::SuggestedSubcommand);
+    for suggestion in [ContextKind::Suggested, ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand] {
+        error.remove(suggestion);
+    }
     Some(tip)
+}
+
+fn is_option(of: Option<&clap::Command>, word: &str) -> bool {
+    let names = |arg: &clap::Arg| {
+        let long = arg.get_long_and_visible_aliases().unwrap_or_default();
+        let short = arg.get_short_and_visible_aliases().unwrap_or_default();
+        let is_long = word.strip_prefix("--").is_some_and(|name| long.contains(&name));
+        is_long || short.iter().any(|letter| word == format!("-{letter}"))
+    };
+    of.is_some_and(|command| command.get_arguments().any(names))
 }
 
 /// Options of flock that make no sense here, and what others call a semaphore, a reader and a writer.

@@ -57,6 +57,8 @@ mod locks;
 pub(crate) mod model;
 #[cfg(feature = "__test-hooks")]
 pub(crate) mod packing;
+#[cfg(any(test, feature = "__test-hooks"))]
+pub(crate) mod promises;
 mod server;
 
 use std::io::{self, PipeWriter, Write as _};

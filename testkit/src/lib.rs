@@ -20,7 +20,6 @@ pub mod log;
 pub mod mark;
 mod place;
 pub mod process;
-pub mod promises;
 pub mod proxy;
 pub mod resp;
 pub mod run;
@@ -35,6 +34,8 @@ pub mod urls;
 pub mod vclock;
 mod waiting;
 pub mod watch;
+
+pub use fairlock::__hooks::promises;
 
 pub use self::{
     child::Child,

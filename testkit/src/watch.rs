@@ -9,10 +9,10 @@ use std::{
     time::Duration,
 };
 
+use fairlock::__hooks::promises::nothing_left;
 use redis::{Connection, cmd};
 
 use super::{
-    promises::nothing_left,
     server::RedisServer,
     waiting::{SOON, eventually},
 };

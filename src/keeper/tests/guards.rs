@@ -3,11 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use testkit::promises::Holder;
-
 use super::losses::Basis;
 use crate::clock::Time;
 use crate::options::Spec;
+use crate::testing::promises::Holder;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(clippy::enum_variant_names)] // The words of the guard.

@@ -1,7 +1,5 @@
 //! The promises, judged after every step by what callers may believe and what the server holds.
 
-use testkit::promises::{self, Holder};
-
 use super::guards::Holding;
 use super::model::Lease;
 use super::server::Executed;
@@ -9,6 +7,7 @@ use super::world::{MS, World};
 use crate::inspect::READERS;
 use crate::keeper::machine::Id;
 use crate::protocol::Verb;
+use crate::testing::promises::{self, Holder};
 
 /// How many requests a second one client may send without a reason: every heartbeat, renewal and repetition of up to
 /// ten locks fits in, no busy loop does.
@@ -46,7 +45,7 @@ impl World {
         for lock in 0..self.server.locks.len() {
             let of_lock = believed.iter().filter(|(_, guard)| guard.lock == lock);
             let holders: Vec<_> = of_lock.map(|(who, guard)| guard.holder(who)).collect();
-            broken = promises::exclusion(&holders).err().or(broken);
+            broken = promises::exclusion_of_all(&holders).err().or(broken);
         }
         if let Some(what) = broken.or_else(|| self.judge_beliefs_of_before()) {
             self.fail(what);
@@ -134,9 +133,8 @@ impl World {
     /// I1 on the server, and that each holder lets in as many as it asked for.
     fn judge_room(&self, lock: usize) -> Option<String> {
         let leases = &self.server.locks[lock].1.leases;
-        let holder =
-            |lease: &'_ Lease| Holder { who: lease.id.clone(), slot: lease.slot.into(), most: lease.most.into() };
-        let crowded = promises::exclusion(&leases.iter().map(holder).collect::<Vec<_>>()).err();
+        let holders: Vec<Holder<&str>> = leases.iter().map(Holder::from).collect();
+        let crowded = promises::exclusion_of_all(&holders).err();
         crowded.or_else(|| {
             leases.iter().find_map(|Lease { id, most, .. }| {
                 let (name, number) = id.split_once('.')?;

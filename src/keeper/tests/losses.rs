@@ -15,8 +15,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use testkit::promises;
-
 use super::clients::Client;
 use super::guards::Holding;
 use super::model::Lock;
@@ -24,6 +22,7 @@ use super::server::{Executed, Words};
 use super::world::{MS, World};
 use crate::clock::Time;
 use crate::protocol::{AcquireVerdict, LockKeys, Verdict};
+use crate::testing::promises;
 
 /// How long a message takes at most between the server and a client that is in touch with it.
 const SOON: u64 = 5 * MS;

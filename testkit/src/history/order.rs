@@ -5,7 +5,7 @@ use super::{
     terms::{Terms, Trouble, nanos},
     waits::{History, Hold, Wait},
 };
-use crate::promises;
+use fairlock::__hooks::promises;
 
 impl History {
     /// The order of grants is that of the tokens, which the server gave, not the order in which the processes noticed.

@@ -7,7 +7,7 @@ use super::{
     terms::Terms,
     waits::{History, Hold, Wait},
 };
-use crate::promises::{self, Holder};
+use fairlock::__hooks::promises::{self, Holder};
 
 impl Hold<'_> {
     /// What it is at that moment.
@@ -23,22 +23,13 @@ impl Hold<'_> {
 }
 
 impl History {
-    /// Whether `newer` may have been granted the lock at that moment while these hold it.
-    pub(super) fn no_crowd(
-        &self,
-        terms: &Terms,
-        standing: &[Hold<'_>],
-        newer: &Hold<'_>,
-        at: u64,
-    ) -> Result<(), String> {
-        let all = || standing.iter().chain([newer]);
-        promises::no_crowd(&all().map(|hold| hold.holder(at)).collect::<Vec<_>>()).or_else(|_| {
-            // A holder that may believe in a lease which the server gave to another has none.
-            let superseded = |hold: &&Hold<'_>| {
-                all().any(|other| hold.token < other.token && self.admits_belief(terms, hold, other))
-            };
-            promises::no_crowd(&all().filter(|hold| !superseded(hold)).map(|hold| hold.holder(at)).collect::<Vec<_>>())
-        })
+    /// Whether `newer` may hold at that moment beside these. One that may believe in a lease which the server gave to
+    /// another gives way.
+    pub(super) fn beside(&self, terms: &Terms, standing: &[Hold<'_>], newer: &Hold<'_>, at: u64) -> Result<(), String> {
+        let gives_way =
+            |hold: &&Hold<'_>, other: &&Hold<'_>| hold.token <= other.token && self.admits_belief(terms, hold, other);
+        let standing: Vec<_> = standing.iter().map(|hold| hold.holder(at)).collect();
+        promises::exclusion(&standing, &newer.holder(at), gives_way)
     }
 
     /// The server shows each lease in the slot in which it was granted, and with no higher number than its holder wants.

@@ -6,7 +6,7 @@ use super::{
     terms::{Terms, Trouble, nanos},
     waits::{History, Hold},
 };
-use crate::promises::token_rises;
+use fairlock::__hooks::promises::token_rises;
 
 impl History {
     /// No fault excuses a token that does not rise, except two servers that grant at once, or a claim that a rolled-back

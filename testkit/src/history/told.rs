@@ -33,7 +33,7 @@ impl History {
             // From here on the excuse is that of its belief, whoever comes next.
             standing.retain(|hold| !taken(hold));
             let believing: Vec<Hold<'_>> = standing.iter().filter(|hold| believes(hold)).copied().collect();
-            self.no_crowd(terms, &believing, &next, next.granted)?;
+            self.beside(terms, &believing, &next, next.granted)?;
             if next.believed() {
                 standing.push(next);
             }

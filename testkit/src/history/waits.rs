@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::{clock::ServerClock, record::Event};
-use crate::promises::keeps_its_ticket;
+use fairlock::__hooks::promises::keeps_its_ticket;
 
 /// One acquire, from its call to its end.
 #[derive(Clone, Debug, Default)]

@@ -12,8 +12,8 @@
 //! {"ok": {}}
 //! ```
 //!
-//! Everything that was started ends with the input, or when this process is killed: one whose input is a pipe from the
-//! process of the tests outlives neither it nor leaves anything behind, however that ends. An answer is awaited before
+//! Everything that was started ends with the input, or when this process is killed: where
+//! its input is a pipe from the process of the tests, it ends with that process, and leaves nothing behind. An answer is awaited before
 //! the next request is looked at, so tests that run side by side start one process each.
 //!
 //! | request | fields (those with `?` may be left out) | then | answer |

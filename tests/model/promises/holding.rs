@@ -40,9 +40,7 @@ impl Witness {
     pub(super) fn exclusion(&self, turn: &Turn) -> Result<(), String> {
         let (before, after) = (&self.before.lock, &turn.outcome.found.lock);
         let now = after.state.seen;
-        let holder =
-            |lease: &'_ Lease| Holder { who: lease.id.clone(), slot: lease.slot.into(), most: lease.most.into() };
-        promises::exclusion(&after.leases.iter().map(holder).collect::<Vec<_>>())?;
+        promises::exclusion_of_all(&after.leases.iter().map(Holder::from).collect::<Vec<_>>())?;
         for Lease { id, end, .. } in &after.leases {
             ensure!(*end > now, "the lease of {id} stands beyond its end");
             let same = after.leases.iter().filter(|other| other.id == *id).count();
