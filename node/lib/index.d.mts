@@ -1,0 +1,3 @@
+export * from './index.js'
+import fairlock = require('./index.js')
+export default fairlock

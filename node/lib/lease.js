@@ -1,0 +1,227 @@
+'use strict'
+
+// Leases that are held.
+const { inspect } = require('node:util')
+const { errors, errorOf, checked } = require('./errors.js')
+const { run, hold } = require('./operations.js')
+const { value } = require('./options.js')
+
+/** How long the end of a block waits for the answer to its release. The client repeats it in the background. */
+const PATIENCE = 1000
+// Those of a test may be mocked.
+const { setTimeout, clearTimeout } = globalThis
+
+const dropped = new FinalizationRegistry(state => {
+  const held = state.guard.check() === null
+  over(state)
+  state.guard.drop()
+  // Whoever has lost it was told.
+  if (!held) return
+  const names = state.names.map(name => JSON.stringify(name)).join(', ')
+  process.emitWarning(
+    `the lease of ${names} was dropped without a release, and is released now, so what follows did not hold the lock: ` +
+      'write `await using lease = …`, or keep it until `await lease.release()`',
+    { type: 'FairlockWarning', code: 'FAIRLOCK_DROPPED' },
+  )
+})
+
+/** It keeps the event loop going no more. */
+function over(state) {
+  state.unhold()
+  dropped.unregister(state)
+}
+
+/** Tells when the lease is lost. It knows the state and not the lease, which may be dropped meanwhile. */
+async function watch(state) {
+  try {
+    await run(state.guard.ended(), { idle: true })
+  } catch (loss) {
+    over(state)
+    state.loss = loss
+    if (state.controller) {
+      state.told = true
+      state.controller.abort(loss)
+    }
+  }
+}
+
+class Held {
+  #state
+
+  constructor(guard, names) {
+    this.#state = { guard, names, unhold: hold(), loss: null, told: false, controller: null }
+    dropped.register(this, this.#state, this.#state)
+    watch(this.#state)
+  }
+
+  get remaining() {
+    return this.#state.guard.remaining
+  }
+
+  get signal() {
+    const state = this.#state
+    if (!state.controller) {
+      state.controller = new AbortController()
+      if (state.loss) {
+        state.told = true
+        state.controller.abort(state.loss)
+      }
+    }
+    return state.controller.signal
+  }
+
+  check() {
+    const lost = this.#state.guard.check()
+    if (lost) throw this.#tell(errorOf(lost))
+  }
+
+  async release() {
+    const operation = this.#state.guard.release()
+    if (operation === null) return
+    try {
+      await run(operation)
+    } finally {
+      over(this.#state)
+    }
+  }
+
+  /** Whoever was told of the loss is not told again at the end of the block, where it would hide what the block throws. */
+  async [Symbol.asyncDispose]() {
+    let timer
+    const patience = new Promise(resolve => (timer = setTimeout(resolve, PATIENCE)))
+    const release = this.release()
+    try {
+      await Promise.race([release, patience])
+    } catch (error) {
+      if (error instanceof errors.ReleaseUnknownError) return
+      if (!(error instanceof errors.LockLostError && this.#state.told)) throw error
+    } finally {
+      clearTimeout(timer)
+      release.catch(() => {})
+    }
+  }
+
+  #tell(error) {
+    if (error instanceof errors.LockLostError) this.#state.told = true
+    return error
+  }
+
+  /** An operation of the guard. */
+  async _ask(operation) {
+    try {
+      return await run(checked(operation(this.#state.guard)))
+    } catch (error) {
+      throw this.#tell(error)
+    }
+  }
+
+  _of(read) {
+    return read(this.#state.guard)
+  }
+}
+
+class Lease extends Held {
+  #facts
+
+  constructor(guard) {
+    const facts = guard.facts()
+    super(guard, [facts.name])
+    this.#facts = facts
+  }
+
+  get name() {
+    return this.#facts.name
+  }
+
+  get token() {
+    return this.#facts.token
+  }
+
+  get slot() {
+    return this.#facts.slot
+  }
+
+  get slots() {
+    return this._of(guard => guard.slots)
+  }
+
+  get ticket() {
+    return this.#facts.ticket
+  }
+
+  get id() {
+    return this.#facts.id
+  }
+
+  get owner() {
+    return this.#facts.owner
+  }
+
+  get label() {
+    return this.#facts.label
+  }
+
+  get lease() {
+    return this.#facts.length
+  }
+
+  get grantedAt() {
+    return new Date(this.#facts.grantedAt)
+  }
+
+  get waited() {
+    return this.#facts.waited
+  }
+
+  renew() {
+    return this._ask(guard => guard.renew())
+  }
+
+  async extend(additional) {
+    value('the extension', 'time', additional)
+    return this._ask(guard => guard.extend(additional))
+  }
+
+  downgrade() {
+    return this._ask(guard => guard.downgrade())
+  }
+
+  verify() {
+    return this._ask(guard => guard.verify())
+  }
+
+  renewed() {
+    return this._ask(guard => guard.renewed())
+  }
+
+  [inspect.custom](depth, options) {
+    const { name, token, slot, slots, remaining } = this
+    return `Lease ${inspect({ name, token, slot, slots, remaining }, options)}`
+  }
+}
+
+/** The leases of several locks. */
+class Leases extends Held {
+  #facts
+
+  constructor(guard) {
+    const facts = guard.facts()
+    super(guard, facts.map(({ name }) => name))
+    this.#facts = facts
+  }
+
+  get tokens() {
+    return Object.fromEntries(this.#facts.map(({ name, token }) => [name, token]))
+  }
+
+  get slotOf() {
+    return Object.fromEntries(this.#facts.map(({ name, slot }) => [name, slot]))
+  }
+
+  [inspect.custom](depth, options) {
+    const { tokens, slotOf, remaining } = this
+    return `Leases ${inspect({ tokens, slotOf, remaining }, options)}`
+  }
+}
+
+module.exports = { Lease, Leases }

@@ -1,0 +1,180 @@
+'use strict'
+
+// Locks, and places in their queues.
+const { inspect } = require('node:util')
+const { errors, checked } = require('./errors.js')
+const { Lease } = require('./lease.js')
+const { run } = require('./operations.js')
+const { options, request, value } = require('./options.js')
+
+const { setTimeout, clearTimeout } = globalThis
+const made = guard => guard && new Lease(guard)
+
+/** Runs a job under a lease. What the job throws comes before what its release says. */
+async function under(acquiring, job) {
+  const lease = await acquiring
+  let result
+  try {
+    result = await job(lease)
+  } catch (error) {
+    await lease[Symbol.asyncDispose]().catch(() => {})
+    throw error
+  }
+  await lease[Symbol.asyncDispose]()
+  return result
+}
+
+/** The options of an acquire may stand before its job. */
+function jobOf(given) {
+  const job = given.pop()
+  value('the job', 'function', job)
+  return [given[0], job]
+}
+
+class Lock {
+  #native
+  #facts
+
+  constructor(native) {
+    this.#native = native
+    this.#facts = native.facts()
+  }
+
+  get name() {
+    return this.#facts.name
+  }
+
+  get slots() {
+    return this.#facts.slots
+  }
+
+  get lease() {
+    return this.#facts.lease
+  }
+
+  get owner() {
+    return this.#facts.owner
+  }
+
+  get label() {
+    return this.#facts.label
+  }
+
+  async acquire(given) {
+    const { signal, native } = request(given)
+    return run(checked(this.#native.acquire(native)), { signal, make: made })
+  }
+
+  async tryAcquire(given) {
+    const { signal, native } = request(given)
+    return run(checked(this.#native.tryAcquire(native)), { signal, make: made })
+  }
+
+  async run(...given) {
+    const [options, job] = jobOf(given)
+    return under(this.acquire(options), job)
+  }
+
+  async enqueue(given) {
+    const { signal, native } = request(given)
+    return run(checked(this.#native.enqueue(native)), { signal, make: waiting => new Place(waiting, signal) })
+  }
+
+  async inspect() {
+    return run(this.#native.inspect())
+  }
+
+  async break(token, given) {
+    const { force = false } = options({ force: 'flag' }, given)
+    return run(this.#native.breakLease(value('the token', 'token', token), force))
+  }
+
+  async history(count = 100) {
+    const past = await run(this.#native.history(value('the count', 'count', count)))
+    for (const grant of past.grants) grant.grantedAt = new Date(grant.grantedAt)
+    return past
+  }
+
+  async recordHistory(on) {
+    return run(this.#native.recordHistory(value('on', 'flag', on)))
+  }
+
+  async endRecovery() {
+    return run(this.#native.endRecovery())
+  }
+
+  async trouble() {
+    return run(this.#native.trouble())
+  }
+
+  static nativeOf(lock) {
+    return lock.#native
+  }
+
+  [inspect.custom](depth, options) {
+    const { name, slots } = this
+    return `Lock ${inspect({ name, slots }, options)}`
+  }
+}
+
+/** A place in the queue. Its grant is taken as soon as it comes, whoever waits for it. */
+class Place {
+  #waiting
+  #granted
+  #ended = false
+  #wanted = false
+
+  constructor(waiting, signal) {
+    this.#waiting = waiting
+    this.#granted = run(waiting.grant(), { signal, make: made })
+    const end = () => (this.#ended = true)
+    this.#granted.then(end, end)
+  }
+
+  get ticket() {
+    return this.#waiting.ticket
+  }
+
+  async position() {
+    return run(this.#waiting.position())
+  }
+
+  granted() {
+    this.#wanted = true
+    return this.#granted
+  }
+
+  /** Each position that is seen, until the wait is over. */
+  async *positions(given) {
+    const { every = 1000 } = options({ every: 'time' }, given)
+    let before = 0
+    while (!this.#ended) {
+      try {
+        const position = await this.position()
+        if (position === 0) return
+        if (position !== before) yield (before = position)
+      } catch (error) {
+        // The place outlives a server that is away.
+        if (!(error instanceof errors.UnavailableError)) throw error
+      }
+      let timer
+      const pause = new Promise(resolve => (timer = setTimeout(resolve, every)))
+      await Promise.race([this.#granted.catch(() => {}), pause])
+      clearTimeout(timer)
+    }
+  }
+
+  /** A grant that nobody has asked for is released. */
+  async leave() {
+    this.#waiting.leave()
+    if (!this.#ended || this.#wanted) return
+    const lease = await this.#granted.catch(() => null)
+    await lease?.[Symbol.asyncDispose]()
+  }
+
+  async [Symbol.asyncDispose]() {
+    await this.leave()
+  }
+}
+
+module.exports = { Lock, Place, under, jobOf }

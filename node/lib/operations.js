@@ -1,0 +1,76 @@
+'use strict'
+
+// Operations of the native half as promises, and what keeps the event loop going.
+const native = require('./native.js')
+const { errorOf, isFailure } = require('./errors.js')
+
+const underWay = new Map()
+let last = 0
+let holds = 0
+
+// Called when the native half says that an operation is to be polled again. Nothing is thrown here: what goes wrong is a
+// rejected promise of whoever has called.
+const eventLoop = new native.EventLoop(number => void underWay.get(number)?.())
+
+/** Keeps the event loop from ending until the function is called that this returns. */
+function hold() {
+  let held = true
+  if (holds++ === 0) eventLoop.hold(true)
+  return () => {
+    if (held && --holds === 0) eventLoop.hold(false)
+    held = false
+  }
+}
+
+/** What an operation brings. Errors are made here, where their stack has the callers that await this. */
+async function run(operation, options) {
+  const value = await begun(operation, options)
+  if (isFailure(value)) throw errorOf(value, run)
+  return value
+}
+
+/**
+ * The promise of an operation.
+ *
+ * `make` makes what the caller gets, in the same step in which it is known that nobody has aborted: a grant that crosses
+ * an abort is released, and a lease that was made reaches its caller. With `idle` the event loop may end meanwhile.
+ */
+function begun(operation, { signal, make = value => value, idle = false } = {}) {
+  return new Promise((resolve, reject) => {
+    if (signal?.aborted) {
+      operation.cancel()
+      reject(signal.reason)
+      return
+    }
+    do last = (last + 1) >>> 0
+    while (underWay.has(last))
+    const number = last
+    const release = idle ? undefined : hold()
+    const end = () => {
+      underWay.delete(number)
+      signal?.removeEventListener('abort', abort)
+      release?.()
+    }
+    const abort = () => {
+      end()
+      operation.cancel()
+      reject(signal.reason)
+    }
+    const poll = () => {
+      try {
+        if (!operation.poll(eventLoop, number)) return
+        end()
+        const value = operation.take()
+        resolve(isFailure(value) ? value : make(value))
+      } catch (error) {
+        end()
+        reject(error)
+      }
+    }
+    underWay.set(number, poll)
+    signal?.addEventListener('abort', abort)
+    poll()
+  })
+}
+
+module.exports = { run, hold }

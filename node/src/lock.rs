@@ -1,0 +1,203 @@
+//! Locks, and places in their queues.
+
+use std::cell::RefCell;
+use std::future::{Future as _, IntoFuture as _, poll_fn};
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::Poll;
+
+use fairlock::LockAll;
+use fairlock::error::{AcquireError, InvalidOption, TryAcquireError};
+use napi::Either;
+use napi::bindgen_prelude::ClassInstance;
+use napi_derive::napi;
+
+use crate::client::or;
+use crate::convert::{BrokenAs, HistoryOf, StateOf, duration, ms};
+use crate::errors::{Failure, bare};
+use crate::guard::{AllGuard, Guard};
+use crate::operation::Operation;
+
+#[napi]
+pub struct Lock {
+    lock: fairlock::Lock,
+}
+
+/// What a caller gives to an acquire.
+#[napi(object, object_to_js = false)]
+pub struct Request {
+    pub timeout: Option<f64>,
+    pub label: Option<String>,
+    pub owner: Option<String>,
+}
+
+/// An acquire with what its caller gave.
+macro_rules! with {
+    ($acquire:expr, $request:ident) => {{
+        let Request { timeout, label, owner } = $request;
+        let mut acquire = $acquire;
+        if let Some(label) = label {
+            acquire = acquire.label(label);
+        }
+        if let Some(owner) = owner {
+            acquire = acquire.owner(owner);
+        }
+        match timeout {
+            Some(timeout) => duration("timeout", timeout).map(|timeout| acquire.timeout(timeout)),
+            None => Ok(acquire),
+        }
+    }};
+}
+
+impl Lock {
+    pub(crate) fn new(lock: fairlock::Lock) -> Self {
+        Self { lock }
+    }
+}
+
+#[napi(object, object_from_js = false)]
+pub struct LockFacts {
+    pub name: String,
+    pub label: String,
+    pub owner: String,
+    pub lease: f64,
+    pub slots: u32,
+}
+
+#[napi]
+impl Lock {
+    #[napi]
+    pub fn facts(&self) -> LockFacts {
+        LockFacts {
+            name: self.lock.name().to_owned(),
+            label: self.lock.label().to_owned(),
+            owner: self.lock.owner().to_owned(),
+            lease: ms(self.lock.lease_length()),
+            slots: self.lock.slots(),
+        }
+    }
+
+    #[napi]
+    pub fn acquire(&self, request: Request) -> Either<Operation, Failure> {
+        or(with!(self.lock.acquire(), request).map(|acquire| Operation::new(acquire, Guard::new)))
+    }
+
+    /// Ends with null if it is busy.
+    #[napi]
+    pub fn try_acquire(&self, request: Request) -> Either<Operation, Failure> {
+        or(with!(self.lock.try_acquire(), request).map(|attempt| {
+            let attempt = async move {
+                match attempt.await {
+                    Err(TryAcquireError::Busy { .. }) => Ok(None),
+                    outcome => outcome.map(Some),
+                }
+            };
+            Operation::new(attempt, |guard: Option<fairlock::Guard>| guard.map(Guard::new))
+        }))
+    }
+
+    #[napi]
+    pub fn enqueue(&self, request: Request) -> Either<Operation, Failure> {
+        or(with!(self.lock.enqueue(), request).map(|enqueue| Operation::new(enqueue, Waiting::new)))
+    }
+
+    #[napi]
+    pub fn inspect(&self) -> Operation {
+        Operation::new(self.lock.inspect(), StateOf::from)
+    }
+
+    #[napi]
+    pub fn break_lease(&self, token: f64, force: bool) -> Operation {
+        let token = token as u64;
+        let broken = if force { self.lock.force_break_lease(token) } else { self.lock.break_lease(token) };
+        Operation::new(broken, BrokenAs::from)
+    }
+
+    #[napi]
+    pub fn end_recovery(&self) -> Operation {
+        Operation::new(self.lock.end_recovery(), |ended| ended)
+    }
+
+    #[napi]
+    pub fn history(&self, count: u32) -> Operation {
+        Operation::new(self.lock.history(count), HistoryOf::from)
+    }
+
+    #[napi]
+    pub fn record_history(&self, on: bool) -> Operation {
+        Operation::new(self.lock.record_history(on), |()| ())
+    }
+
+    #[napi]
+    pub fn trouble(&self) -> Operation {
+        Operation::new(self.lock.trouble(), |trouble| trouble.map(|text| text.to_string()))
+    }
+}
+
+/// Acquires locks of one client together.
+#[napi]
+pub fn lock_all(locks: Vec<ClassInstance<'_, Lock>>, request: Request) -> Either<Operation, Failure> {
+    let Some((first, others)) = locks.split_first() else { return Either::B(InvalidOption::NoNames.into()) };
+    let all = others.iter().fold(LockAll::from(&first.lock), |all, other| all.and(&other.lock));
+    or(with!(all, request).map(|all| Operation::new(all.into_future(), AllGuard::new)))
+}
+
+/// A place in the queue, until it is left. Its position can be asked while its grant is awaited.
+#[napi]
+pub struct Waiting {
+    waiting: Rc<RefCell<Option<fairlock::Waiting>>>,
+    ticket: f64,
+}
+
+fn over() -> Failure {
+    bare("Fairlock", "this place in the queue was left")
+}
+
+impl Waiting {
+    fn new(waiting: fairlock::Waiting) -> Self {
+        Self { ticket: waiting.ticket() as f64, waiting: Rc::new(RefCell::new(Some(waiting))) }
+    }
+}
+
+#[napi]
+impl Waiting {
+    #[napi(getter)]
+    pub fn ticket(&self) -> f64 {
+        self.ticket
+    }
+
+    /// Ends with 0 if it waits no longer.
+    #[napi]
+    pub fn position(&self) -> Operation {
+        let position = self.waiting.borrow().as_ref().map(fairlock::Waiting::position);
+        let asked = async move {
+            match position {
+                Some(position) => position.await,
+                None => Ok(0),
+            }
+        };
+        Operation::new(asked, |position| position as f64)
+    }
+
+    /// The wait for the grant.
+    #[napi]
+    pub fn grant(&self) -> Operation {
+        let place = self.waiting.clone();
+        let granted = poll_fn(move |context| {
+            let mut waiting = place.borrow_mut();
+            let Some(wait) = waiting.as_mut() else { return Poll::Ready(Err(over())) };
+            let polled: Poll<Result<fairlock::Guard, AcquireError>> = Pin::new(wait).poll(context);
+            if polled.is_ready() {
+                *waiting = None;
+            }
+            polled.map_err(Into::into)
+        });
+        Operation::new(granted, Guard::new)
+    }
+
+    /// Leaves the queue.
+    #[napi]
+    pub fn leave(&self) {
+        self.waiting.borrow_mut().take();
+    }
+}
