@@ -3,7 +3,7 @@
 
 with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$server"
 
-.PHONY: loom scripts lint-lua help help-all setup quick test conformance test-all test-matrix test-acl test-examples test-doc test-redis-6.0 test-python test-package-python pictures public-api soak whims mutants mutants-generic mutants-layers model fuzz deny dist dist-static dist-deb dist-python release-check bench bench-peers bench-replicas demo
+.PHONY: loom scripts lint-lua help help-all setup quick test conformance test-all test-matrix test-acl test-examples test-doc test-redis-6.0 test-python test-package-python test-package-node pictures public-api soak whims mutants mutants-generic mutants-layers model fuzz deny dist dist-static dist-deb dist-python dist-node release-check bench bench-peers bench-replicas demo
 help:
 	@echo "make demo        six jobs compete for one lock, two are killed, and a timeline shows who held it when"
 	@echo "make quick       the tests that need no server and the scripts against the model: within a minute of an edit"
@@ -24,6 +24,8 @@ help-all: help
 	@echo "                 docs/conformance.md; make test-python: the Python client, and mistakes in it that must be found"
 	@echo "make test-package-python  the Python package in python/: its wheel, in a fresh virtual environment, and what each"
 	@echo "                 Python does in its own way on the oldest and the newest"
+	@echo "make test-package-node  the npm package in node/: packed and installed into a fresh folder, with its examples, also"
+	@echo "                 on other Nodes, which npm fetches"
 	@echo "make soak        the scripts against the model for as long as you like: make soak STEPS=5000000;"
 	@echo "                 or processes under all faults at random, judged at the end: make soak MINUTES=60;"
 	@echo "                 or under failovers and moves of slots too: make soak MINUTES=60 AT=sentinels, or AT=cluster"
@@ -40,6 +42,7 @@ help-all: help
 	@echo "make bench-peers compares with other locks; make bench-replicas: what it costs to wait for replicas"
 	@echo "make dist        a static binary and a Debian package, tried, in target/packages; make dist-static, make dist-deb: one"
 	@echo "make dist-python  what PyPI gets: wheels for glibc and musl, x86_64 and aarch64, and the source, in target/packages"
+	@echo "make dist-node   what npm gets: a package, and one for each platform with its library, in target/packages"
 	@echo "make release-check  a release without publishing it: docs, crates, packages and image, made and tried; CI does not"
 	@echo "make setup       only what the other targets need: a redis-server and the crates"
 
@@ -103,6 +106,10 @@ test-python:
 test-package-python:
 	$(with_redis) ./scripts/test-package-python.sh
 
+# It installs into node/target, and says so if there is no node.
+test-package-node:
+	$(with_redis) ./scripts/test-package-node.sh
+
 soak: STEPS ?= 2000000
 soak:
 ifdef AT
@@ -162,6 +169,9 @@ dist-static dist-deb:
 
 dist-python:
 	./scripts/dist-python.sh
+
+dist-node:
+	./scripts/dist-node.sh
 
 # A dry run of docs/releasing.md. It takes half an hour, and CI does not run it.
 release-check:

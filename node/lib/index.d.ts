@@ -124,7 +124,7 @@ export class RwLock {
 }
 
 declare class Held implements AsyncDisposable {
-  private constructor()
+  protected constructor()
   /** What is left unless it is renewed. */
   readonly remaining: number
   /** Is aborted when the lease is lost, with a {@link LockLostError} as its reason; not by a release. */
@@ -138,6 +138,7 @@ declare class Held implements AsyncDisposable {
 }
 
 export class Lease extends Held {
+  private constructor()
   readonly name: string
   /** Rises with every grant: pass it to stores that refuse lower ones (of a semaphore, than those of the same slot). */
   readonly token: number
@@ -167,6 +168,7 @@ export class Lease extends Held {
 
 /** Several locks that are held together. */
 export class Leases extends Held {
+  private constructor()
   readonly tokens: Record<string, number>
   readonly slotOf: Record<string, number>
 }

@@ -4,7 +4,7 @@
 const { inspect } = require('node:util')
 const { errors, checked } = require('./errors.js')
 const { Lease } = require('./lease.js')
-const { run } = require('./operations.js')
+const { run, onAbort } = require('./operations.js')
 const { options, request, value } = require('./options.js')
 
 const { setTimeout, clearTimeout } = globalThis
@@ -123,11 +123,18 @@ class Place {
   #granted
   #ended = false
   #wanted = false
+  #leaving = new AbortController()
 
-  constructor(waiting, signal) {
+  constructor(waiting, given) {
     this.#waiting = waiting
-    this.#granted = run(waiting.grant(), { signal, make: made })
-    const end = () => (this.#ended = true)
+    const follow = () => this.#leaving.abort(given.reason)
+    if (given?.aborted) follow()
+    const unheard = given && onAbort(given, follow)
+    const end = () => {
+      this.#ended = true
+      unheard?.()
+    }
+    this.#granted = run(waiting.grant(), { signal: this.#leaving.signal, make: made })
     this.#granted.then(end, end)
   }
 
@@ -166,8 +173,8 @@ class Place {
 
   /** A grant that nobody has asked for is released. */
   async leave() {
-    this.#waiting.leave()
-    if (!this.#ended || this.#wanted) return
+    this.#leaving.abort(new errors.FairlockError('this place in the queue was left'))
+    if (this.#wanted) return
     const lease = await this.#granted.catch(() => null)
     await lease?.[Symbol.asyncDispose]()
   }

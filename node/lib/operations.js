@@ -22,6 +22,20 @@ function hold() {
   }
 }
 
+/** For each signal what is to be told: one listener of ours, however many calls have it. More would make Node warn. */
+const told = new WeakMap()
+
+/** Calls this when the signal is aborted, unless the function is called before that this returns. */
+function onAbort(signal, abort) {
+  let all = told.get(signal)
+  if (!all) {
+    told.set(signal, (all = new Set()))
+    signal.addEventListener('abort', () => { for (const abort of all) abort() }, { once: true })
+  }
+  all.add(abort)
+  return () => all.delete(abort)
+}
+
 /** What an operation brings. Errors are made here, where their stack has the callers that await this. */
 async function run(operation, options) {
   const value = await begun(operation, options)
@@ -48,7 +62,7 @@ function begun(operation, { signal, make = value => value, idle = false } = {}) 
     const release = idle ? undefined : hold()
     const end = () => {
       underWay.delete(number)
-      signal?.removeEventListener('abort', abort)
+      unheard?.()
       release?.()
     }
     const abort = () => {
@@ -68,9 +82,9 @@ function begun(operation, { signal, make = value => value, idle = false } = {}) 
       }
     }
     underWay.set(number, poll)
-    signal?.addEventListener('abort', abort)
+    const unheard = signal && onAbort(signal, abort)
     poll()
   })
 }
 
-module.exports = { run, hold }
+module.exports = { run, hold, onAbort }

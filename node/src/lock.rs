@@ -14,7 +14,7 @@ use napi_derive::napi;
 
 use crate::client::or;
 use crate::convert::{BrokenAs, HistoryOf, StateOf, duration, ms};
-use crate::errors::{Failure, bare};
+use crate::errors::Failure;
 use crate::guard::{AllGuard, Guard};
 use crate::operation::Operation;
 
@@ -142,20 +142,27 @@ pub fn lock_all(locks: Vec<ClassInstance<'_, Lock>>, request: Request) -> Either
     or(with!(all, request).map(|all| Operation::new(all.into_future(), AllGuard::new)))
 }
 
-/// A place in the queue, until it is left. Its position can be asked while its grant is awaited.
+/// A place in the queue. Its position can be asked while its grant is awaited.
 #[napi]
 pub struct Waiting {
-    waiting: Rc<RefCell<Option<fairlock::Waiting>>>,
+    place: Place,
     ticket: f64,
 }
 
-fn over() -> Failure {
-    bare("Fairlock", "this place in the queue was left")
+type Place = Rc<RefCell<Option<fairlock::Waiting>>>;
+
+/// The wait for the grant. The place is left when this is dropped.
+struct Grant(Place);
+
+impl Drop for Grant {
+    fn drop(&mut self) {
+        self.0.borrow_mut().take();
+    }
 }
 
 impl Waiting {
     fn new(waiting: fairlock::Waiting) -> Self {
-        Self { ticket: waiting.ticket() as f64, waiting: Rc::new(RefCell::new(Some(waiting))) }
+        Self { ticket: waiting.ticket() as f64, place: Rc::new(RefCell::new(Some(waiting))) }
     }
 }
 
@@ -169,7 +176,7 @@ impl Waiting {
     /// Ends with 0 if it waits no longer.
     #[napi]
     pub fn position(&self) -> Operation {
-        let position = self.waiting.borrow().as_ref().map(fairlock::Waiting::position);
+        let position = self.place.borrow().as_ref().map(fairlock::Waiting::position);
         let asked = async move {
             match position {
                 Some(position) => position.await,
@@ -179,25 +186,19 @@ impl Waiting {
         Operation::new(asked, |position| position as f64)
     }
 
-    /// The wait for the grant.
+    /// Once: this has the place from now on.
     #[napi]
     pub fn grant(&self) -> Operation {
-        let place = self.waiting.clone();
+        let grant = Grant(self.place.clone());
         let granted = poll_fn(move |context| {
-            let mut waiting = place.borrow_mut();
-            let Some(wait) = waiting.as_mut() else { return Poll::Ready(Err(over())) };
-            let polled: Poll<Result<fairlock::Guard, AcquireError>> = Pin::new(wait).poll(context);
+            let mut place = grant.0.borrow_mut();
+            let waiting = place.as_mut().expect("only the end of this takes it");
+            let polled: Poll<Result<fairlock::Guard, AcquireError>> = Pin::new(waiting).poll(context);
             if polled.is_ready() {
-                *waiting = None;
+                *place = None;
             }
-            polled.map_err(Into::into)
+            polled
         });
         Operation::new(granted, Guard::new)
-    }
-
-    /// Leaves the queue.
-    #[napi]
-    pub fn leave(&self) {
-        self.waiting.borrow_mut().take();
     }
 }

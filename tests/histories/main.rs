@@ -6,6 +6,7 @@
 mod conformance;
 mod fairness;
 mod injected;
+mod node;
 mod python;
 mod random_behaviour;
 mod sentinels_and_clusters;

@@ -23,8 +23,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use testkit::{RedisServer, root, say};
 
-pub use self::crew::share_a_queue;
-use self::crew::share_slots;
+pub use self::crew::{share_a_queue, share_slots};
 use self::{
     complaint::Verdict,
     holding::WHOLE,
