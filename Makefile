@@ -3,7 +3,7 @@
 
 with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$server"
 
-.PHONY: loom scripts lint-lua help help-all setup quick test conformance test-all test-matrix test-acl test-examples test-doc test-redis-6.0 test-python test-package-python test-package-node pictures public-api soak whims mutants mutants-generic mutants-layers model fuzz deny dist dist-static dist-deb dist-python dist-node release-check bench bench-peers bench-replicas demo
+.PHONY: loom scripts lint-lua help help-all setup quick test conformance test-all test-matrix test-acl test-examples test-doc test-redis-6.0 test-python test-package-python test-package-node pictures public-api soak whims mutants mutants-generic mutants-layers model fuzz deny dist dist-static dist-deb dist-python dist-node release-check bench bench-peers bench-replicas bench-node demo
 help:
 	@echo "make demo        six jobs compete for one lock, two are killed, and a timeline shows who held it when"
 	@echo "make quick       the tests that need no server and the scripts against the model: within a minute of an edit"
@@ -39,7 +39,8 @@ help-all: help
 	@echo "make public-api  writes the public interface to docs/public-api.txt, which CI compares"
 	@echo "make pictures    draws docs/pictures/*.svg from the texts next to them"
 	@echo "make deny        licences, sources and known vulnerabilities of the dependencies"
-	@echo "make bench-peers compares with other locks; make bench-replicas: what it costs to wait for replicas"
+	@echo "make bench-peers compares with other locks; make bench-replicas: what it costs to wait for replicas;"
+	@echo "                 make bench-node: the npm package beside other locks of npm"
 	@echo "make dist        a static binary and a Debian package, tried, in target/packages; make dist-static, make dist-deb: one"
 	@echo "make dist-python  what PyPI gets: wheels for glibc and musl, x86_64 and aarch64, and the source, in target/packages"
 	@echo "make dist-node   what npm gets: a package, and one for each platform with its library, in target/packages"
@@ -196,6 +197,9 @@ bench:
 
 bench-replicas:
 	$(with_redis) cargo bench --bench replicas
+
+bench-node:
+	$(with_redis) ./scripts/bench-node.sh $(ROUNDS)
 
 bench-peers:
 	$(with_redis) ./benches/peers/run.sh $(ROWS)

@@ -17,6 +17,8 @@ step "version $version, its changes, and where they come from"
 grep -q "^version = \"$version\"$" cli/Cargo.toml || fail "cli/Cargo.toml has another version than Cargo.toml"
 grep -q "fairlock = { version = \"=$version\"" cli/Cargo.toml || fail "cli/Cargo.toml needs another version of fairlock"
 grep -q "^version = \"$version\"$" python/Cargo.toml || fail "python/Cargo.toml has another version than Cargo.toml"
+grep -q "^version = \"$version\"$" node/Cargo.toml || fail "node/Cargo.toml has another version than Cargo.toml"
+grep -q "\"version\": \"$version\"" node/package.json || fail "node/package.json has another version than Cargo.toml"
 grep -q "^## \[$version\]" CHANGELOG.md || note "CHANGELOG.md has no heading '## [$version] - DATE' yet"
 grep -q '^repository = "https://example.invalid/' Cargo.toml && note "Cargo.toml has no address of the repository yet"
 [ -z "$(git status --porcelain)" ] || note "there are changes that are not committed"
@@ -95,6 +97,10 @@ fi
 step "the Python package: a wheel and a source distribution"
 PEERS=1 PROFILE=release ./scripts/test-package-python.sh
 ./scripts/dist-python.sh
+
+step "the npm packages"
+PROFILE=release ./scripts/test-package-node.sh
+./scripts/dist-node.sh
 cp "$out"/*.crate target/packages
 (cd target/packages && sha256sum fairlock* >SHA256SUMS && sha256sum --check --quiet SHA256SUMS && cat SHA256SUMS)
 

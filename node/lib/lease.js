@@ -97,7 +97,6 @@ class Held {
       if (!(error instanceof errors.LockLostError && this.#state.told)) throw error
     } finally {
       clearTimeout(timer)
-      release.catch(() => {})
     }
   }
 

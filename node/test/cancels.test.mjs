@@ -1,7 +1,7 @@
 // Whoever gives up leaves nothing behind, at whichever moment.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
-import { serverAndClient } from './support/kit.mjs'
+import { serverAndClient, waiting } from './support/kit.mjs'
 
 const AT_ONCE = 50
 const stop = new Error('stop')
@@ -83,10 +83,13 @@ test('a signal that is aborted before, and one that is used for many calls', asy
   process.on('warning', assert.ifError)
   t.after(() => process.off('warning', assert.ifError))
   const lease = await lock.acquire({ signal: abort.signal })
-  const outcomes = Promise.allSettled(Array.from({ length: 100 }, () => lock.acquire({ signal: abort.signal })))
-  while ((await lock.inspect()).waiting < 100);
+  const place = await lock.enqueue({ signal: abort.signal })
+  const calls = [place.granted(), ...Array.from({ length: 100 }, () => lock.acquire({ signal: abort.signal }))]
+  const outcomes = Promise.allSettled(calls)
+  await waiting(lock, 101)
   abort.abort(stop)
   assert.ok((await outcomes).every(({ reason }) => reason === stop))
+  await waiting(lock, 0)
   // What was granted before stays.
   lease.check()
   await lease.release()
