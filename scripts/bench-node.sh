@@ -16,6 +16,6 @@ node node/pack.mjs "$place/packages" "$platform=${library[0]}" >/dev/null
 cp -r node/bench node/test "$place"
 cd "$place"
 echo '{ "private": true }' >package.json
-npm install --silent --no-audit --no-fund packages/*.tgz \
+npm install --silent --no-audit --no-fund ./packages/*.tgz \
     redis-semaphore@5.8.0 redlock@4.2.0 redlock5@npm:redlock@5.0.0-beta.2 ioredis@5.11.1
 exec node bench/compare.mjs "$@"

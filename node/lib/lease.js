@@ -3,7 +3,7 @@
 // Leases that are held.
 const { inspect } = require('node:util')
 const { errors, errorOf, checked } = require('./errors.js')
-const { run, hold } = require('./operations.js')
+const { run, watch, hold } = require('./operations.js')
 const { value } = require('./options.js')
 
 /** How long the end of a block waits for the answer to its release. The client repeats it in the background. */
@@ -13,45 +13,47 @@ const { setTimeout, clearTimeout } = globalThis
 
 const dropped = new FinalizationRegistry(state => {
   const held = state.guard.check() === null
+  const names = [state.guard.facts()].flat().map(({ name }) => JSON.stringify(name))
   over(state)
   state.guard.drop()
   // Whoever has lost it was told.
   if (!held) return
-  const names = state.names.map(name => JSON.stringify(name)).join(', ')
   process.emitWarning(
-    `the lease of ${names} was dropped without a release, and is released now, so what follows did not hold the lock: ` +
-      'write `await using lease = …`, or keep it until `await lease.release()`',
+    `the lease of ${names.join(', ')} was dropped without a release, and is released now, so what follows did not hold ` +
+      'the lock: write `await using lease = …`, or keep it until `await lease.release()`',
     { type: 'FairlockWarning', code: 'FAIRLOCK_DROPPED' },
   )
 })
 
 /** It keeps the event loop going no more. */
 function over(state) {
+  state.unwatch()
   state.unhold()
   dropped.unregister(state)
 }
 
-/** Tells when the lease is lost. It knows the state and not the lease, which may be dropped meanwhile. */
-async function watch(state) {
-  try {
-    await run(state.guard.ended(), { idle: true })
-  } catch (loss) {
-    over(state)
-    state.loss = loss
-    if (state.controller) {
-      state.told = true
-      state.controller.abort(loss)
-    }
-  }
+/** Tells that the lease is lost. It knows the state and not the lease, which may be dropped meanwhile. */
+function lost(state, loss) {
+  over(state)
+  state.loss = loss
+  if (state.controller) tell(state)
+}
+
+function tell(state) {
+  state.told = true
+  state.controller.abort(state.loss)
 }
 
 class Held {
   #state
 
-  constructor(guard, names) {
-    this.#state = { guard, names, unhold: hold(), loss: null, told: false, controller: null }
-    dropped.register(this, this.#state, this.#state)
-    watch(this.#state)
+  constructor(guard) {
+    const state = { guard, loss: null, told: false, controller: null, unhold: hold() }
+    this.#state = state
+    dropped.register(this, state, state)
+    state.unwatch = watch(guard.ended(), (error, loss) => {
+      if (error || loss) lost(state, error ?? errorOf(loss))
+    })
   }
 
   get remaining() {
@@ -62,10 +64,7 @@ class Held {
     const state = this.#state
     if (!state.controller) {
       state.controller = new AbortController()
-      if (state.loss) {
-        state.told = true
-        state.controller.abort(state.loss)
-      }
+      if (state.loss) tell(state)
     }
     return state.controller.signal
   }
@@ -78,6 +77,8 @@ class Held {
   async release() {
     const operation = this.#state.guard.release()
     if (operation === null) return
+    // From here on the release tells of a loss.
+    this.#state.unwatch()
     try {
       await run(operation)
     } finally {
@@ -120,12 +121,10 @@ class Held {
 }
 
 class Lease extends Held {
-  #facts
+  #read
 
-  constructor(guard) {
-    const facts = guard.facts()
-    super(guard, [facts.name])
-    this.#facts = facts
+  get #facts() {
+    return (this.#read ??= this._of(guard => guard.facts()))
   }
 
   get name() {
@@ -201,12 +200,8 @@ class Lease extends Held {
 
 /** The leases of several locks. */
 class Leases extends Held {
-  #facts
-
-  constructor(guard) {
-    const facts = guard.facts()
-    super(guard, facts.map(({ name }) => name))
-    this.#facts = facts
+  get #facts() {
+    return this._of(guard => guard.facts())
   }
 
   get tokens() {

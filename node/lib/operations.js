@@ -44,47 +44,60 @@ async function run(operation, options) {
 }
 
 /**
- * The promise of an operation.
+ * Calls this with the error or the value that an operation brings, unless the function is called before that this
+ * returns: it gives the operation up. The event loop may end meanwhile.
+ */
+function watch(operation, end) {
+  do last = (last + 1) >>> 0
+  while (underWay.has(last))
+  const number = last
+  const poll = () => {
+    let value
+    try {
+      if (!operation.poll(eventLoop, number)) return
+      value = operation.take()
+    } catch (error) {
+      underWay.delete(number)
+      end(error)
+      return
+    }
+    underWay.delete(number)
+    end(null, value)
+  }
+  underWay.set(number, poll)
+  poll()
+  return () => {
+    if (underWay.delete(number)) operation.cancel()
+  }
+}
+
+/**
+ * The promise of an operation, which keeps the event loop going.
  *
  * `make` makes what the caller gets, in the same step in which it is known that nobody has aborted: a grant that crosses
- * an abort is released, and a lease that was made reaches its caller. With `idle` the event loop may end meanwhile.
+ * an abort is released, and a lease that was made reaches its caller.
  */
-function begun(operation, { signal, make = value => value, idle = false } = {}) {
+function begun(operation, { signal, make = value => value } = {}) {
   return new Promise((resolve, reject) => {
     if (signal?.aborted) {
       operation.cancel()
       reject(signal.reason)
       return
     }
-    do last = (last + 1) >>> 0
-    while (underWay.has(last))
-    const number = last
-    const release = idle ? undefined : hold()
-    const end = () => {
-      underWay.delete(number)
-      unheard?.()
-      release?.()
-    }
+    const unhold = hold()
     const abort = () => {
-      end()
-      operation.cancel()
+      unhold()
+      stop()
       reject(signal.reason)
     }
-    const poll = () => {
-      try {
-        if (!operation.poll(eventLoop, number)) return
-        end()
-        const value = operation.take()
-        resolve(isFailure(value) ? value : make(value))
-      } catch (error) {
-        end()
-        reject(error)
-      }
-    }
-    underWay.set(number, poll)
     const unheard = signal && onAbort(signal, abort)
-    poll()
+    const stop = watch(operation, (error, value) => {
+      unhold()
+      unheard?.()
+      if (error) reject(error)
+      else resolve(isFailure(value) ? value : make(value))
+    })
   })
 }
 
-module.exports = { run, hold, onAbort }
+module.exports = { run, watch, hold, onAbort }

@@ -238,7 +238,11 @@ impl Client {
     #[napi]
     pub fn close(&self) -> Operation {
         let closing = self.client.close();
-        Operation::new(async move { Ok::<_, Infallible>(closing.await) }, |()| ()).begun()
+        let closed = async move {
+            closing.await;
+            Ok::<_, Infallible>(())
+        };
+        Operation::new(closed, |()| ()).begun()
     }
 
     /// The same where the process ends, and nothing can be awaited. A server that does not answer delays it by a second.

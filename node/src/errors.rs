@@ -130,9 +130,7 @@ impl From<LockAllError> for Failure {
         let message = all.to_string();
         match all {
             // The same class as for one lock, with the name and the message of all.
-            LockAllError::Acquire { name, error, .. } => {
-                Self { lock: Some(name.to_string()), message, ..error.into() }
-            }
+            LockAllError::Acquire { name, error, .. } => Self { lock: Some(name.to_string()), message, ..error.into() },
             LockAllError::Lost(lost) => lost.into(),
             _ => failure("Fairlock", &all),
         }

@@ -27,7 +27,10 @@ impl Guard {
     }
 
     /// An operation of the guard. If it was released, the lease says so.
-    fn ask(&self, operation: impl FnOnce(&fairlock::Guard) -> Result<Operation, Failure>) -> Either<Operation, Failure> {
+    fn ask(
+        &self,
+        operation: impl FnOnce(&fairlock::Guard) -> Result<Operation, Failure>,
+    ) -> Either<Operation, Failure> {
         match &self.guard {
             Some(guard) => or(operation(guard)),
             None => Either::B(match self.held.check() {
