@@ -8,16 +8,18 @@ const { Lock, under, jobOf } = require('./lock.js')
 const { run } = require('./operations.js')
 const { LOCK, options, request, settings, value, invalid } = require('./options.js')
 
-/** Clients that are to be closed when the process or the worker ends. A client that nobody has is closed by itself. */
+/**
+ * Clients that are to be closed when the process or the worker ends. Their locks and leases keep them; a client that
+ * nobody has is closed by itself.
+ */
 const open = new Map()
 const forgotten = new FinalizationRegistry(key => open.delete(key))
 
-function atExit() {
+process.on('exit', () => {
   for (const client of open.values()) client.deref()?.closeNow()
-}
+})
 
 function opened(client) {
-  if (open.size === 0 && !process.listeners('exit').includes(atExit)) process.on('exit', atExit)
   const key = Symbol('client')
   open.set(key, new WeakRef(client))
   forgotten.register(client, key, client)
@@ -62,8 +64,12 @@ class Client {
     this.#key = opened(client)
   }
 
+  #lock(made) {
+    return new Lock(checked(made), this.#native)
+  }
+
   lock(name, given) {
-    return new Lock(checked(this.#native.lock(value('the name', 'text', name), ofLock(given, []))))
+    return this.#lock(this.#native.lock(value('the name', 'text', name), ofLock(given, [])))
   }
 
   semaphore(name, slots, given) {
@@ -72,14 +78,14 @@ class Client {
 
   rwLock(name, given) {
     const all = [value('the name', 'text', name), ofLock(given)]
-    return new RwLock(new Lock(checked(this.#native.reader(...all))), new Lock(checked(this.#native.writer(...all))))
+    return new RwLock(this.#lock(this.#native.reader(...all)), this.#lock(this.#native.writer(...all)))
   }
 
   async lockAll(locks, given) {
     if (!Array.isArray(locks)) throw invalid('lockAll takes an array of names and locks')
     const { signal, native: asked } = request(given)
     const all = locks.map(lock => Lock.nativeOf(lock instanceof Lock ? lock : this.lock(lock)))
-    return run(checked(native.lockAll(all, asked)), { signal, make: guard => new Leases(guard) })
+    return run(checked(native.lockAll(all, asked)), { signal, make: guard => new Leases(guard, this.#native) })
   }
 
   async close() {

@@ -47,8 +47,8 @@ function tell(state) {
 class Held {
   #state
 
-  constructor(guard) {
-    const state = { guard, loss: null, told: false, controller: null, unhold: hold() }
+  constructor(guard, client) {
+    const state = { guard, client, loss: null, told: false, controller: null, unhold: hold(), unwatch: () => {} }
     this.#state = state
     dropped.register(this, state, state)
     state.unwatch = watch(guard.ended(), (error, loss) => {

@@ -8,7 +8,6 @@ const { run, onAbort } = require('./operations.js')
 const { options, request, value } = require('./options.js')
 
 const { setTimeout, clearTimeout } = globalThis
-const made = guard => guard && new Lease(guard)
 
 /** Runs a job under a lease. What the job throws comes before what its release says. */
 async function under(acquiring, job) {
@@ -34,10 +33,13 @@ function jobOf(given) {
 class Lock {
   #native
   #facts
+  #made
 
-  constructor(native) {
+  /** The client is kept by what is made here, so that it is closed when the process ends. */
+  constructor(native, client) {
     this.#native = native
     this.#facts = native.facts()
+    this.#made = guard => guard && new Lease(guard, client)
   }
 
   get name() {
@@ -62,12 +64,12 @@ class Lock {
 
   async acquire(given) {
     const { signal, native } = request(given)
-    return run(checked(this.#native.acquire(native)), { signal, make: made })
+    return run(checked(this.#native.acquire(native)), { signal, make: this.#made })
   }
 
   async tryAcquire(given) {
     const { signal, native } = request(given)
-    return run(checked(this.#native.tryAcquire(native)), { signal, make: made })
+    return run(checked(this.#native.tryAcquire(native)), { signal, make: this.#made })
   }
 
   async run(...given) {
@@ -77,7 +79,7 @@ class Lock {
 
   async enqueue(given) {
     const { signal, native } = request(given)
-    return run(checked(this.#native.enqueue(native)), { signal, make: waiting => new Place(waiting, signal) })
+    return run(checked(this.#native.enqueue(native)), { signal, make: waiting => new Place(waiting, signal, this.#made) })
   }
 
   async inspect() {
@@ -125,7 +127,7 @@ class Place {
   #wanted = false
   #leaving = new AbortController()
 
-  constructor(waiting, given) {
+  constructor(waiting, given, make) {
     this.#waiting = waiting
     const follow = () => this.#leaving.abort(given.reason)
     if (given?.aborted) follow()
@@ -134,7 +136,7 @@ class Place {
       this.#ended = true
       unheard?.()
     }
-    this.#granted = run(waiting.grant(), { signal: this.#leaving.signal, make: made })
+    this.#granted = run(waiting.grant(), { signal: this.#leaving.signal, make })
     this.#granted.then(end, end)
   }
 
