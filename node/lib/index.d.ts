@@ -1,3 +1,5 @@
+/// <reference lib="esnext.disposable" />
+
 /** Times are milliseconds. Tokens and tickets are microseconds since 1970: numbers are exact until the year 2255. */
 
 export interface ClientOptions {

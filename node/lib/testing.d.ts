@@ -1,3 +1,5 @@
+/// <reference lib="esnext.disposable" />
+
 import type { Client, ClientOptions } from './index.js'
 
 /** A lock service in the process: tests of programs that use locks need no Redis server. */

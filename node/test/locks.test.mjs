@@ -189,6 +189,17 @@ test('an error has its cause', async t => {
   await assert.rejects(fairlock.connect(closed.url, { credentials: wrong }), /no vault/)
 })
 
+test('an encrypted server is asked with the certificates that it demands', async t => {
+  const { kit } = await serverAndClient(t)
+  const { id, authority, certificate, key } = await kit.do('certificates', { host: '127.0.0.1' })
+  const { port } = await kit.server({ tcp: true, certificates: id })
+  const url = `rediss://127.0.0.1:${port}/`
+  await assert.rejects(fairlock.connect(url), fairlock.ConnectionError)
+  const client = await fairlock.connect(url, { caFile: authority, certificateFile: certificate, keyFile: key })
+  assert.equal(await client.lock('a').run(() => 'in'), 'in')
+  await client.close()
+})
+
 test('options that cannot work are refused', async t => {
   const { client } = await serverAndClient(t)
   const lock = client.lock('options')
