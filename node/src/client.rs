@@ -242,7 +242,7 @@ impl Client {
             closing.await;
             Ok::<_, Infallible>(())
         };
-        Operation::new(closed, |()| ()).begun()
+        Operation::new(closed, |()| ())
     }
 
     /// The same where the process ends, and nothing can be awaited. A server that does not answer delays it by a second.

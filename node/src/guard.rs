@@ -130,10 +130,10 @@ impl Guard {
         self.ask(|guard| Ok(Operation::new(verify(guard), |held| held)))
     }
 
-    /// Begins at once. None if it was released before.
+    /// None if it was released before.
     #[napi]
     pub fn release(&mut self) -> Option<Operation> {
-        Some(Operation::new(self.guard.take()?.release(), |()| ()).begun())
+        Some(Operation::new(self.guard.take()?.release(), |()| ()))
     }
 
     /// Releases it in the background.
@@ -186,7 +186,7 @@ impl AllGuard {
 
     #[napi]
     pub fn release(&mut self) -> Option<Operation> {
-        Some(Operation::new(self.guard.take()?.release(), |()| ()).begun())
+        Some(Operation::new(self.guard.take()?.release(), |()| ()))
     }
 
     #[napi]

@@ -47,23 +47,6 @@ impl Operation {
         });
         Self { state: State::Working(work), waker: None }
     }
-
-    /// Begins it now: nothing that happens before it is polled keeps it from its effect.
-    pub(crate) fn begun(mut self) -> Self {
-        self.step(&Waker::noop().clone());
-        self
-    }
-
-    fn step(&mut self, waker: &Waker) -> bool {
-        let State::Working(work) = &mut self.state else { return true };
-        match work.as_mut().poll(&mut Context::from_waker(waker)) {
-            Poll::Ready(value) => {
-                self.state = State::Ended(value);
-                true
-            }
-            Poll::Pending => false,
-        }
-    }
 }
 
 #[napi]
@@ -71,10 +54,11 @@ impl Operation {
     /// Whether it has ended. If not, the event loop is told this number when it is to be polled again.
     #[napi]
     pub fn poll(&mut self, event_loop: &EventLoop, number: u32) -> bool {
-        let waker = self.waker.take().unwrap_or_else(|| event_loop.waker(number));
-        let ended = self.step(&waker);
-        self.waker = Some(waker);
-        ended
+        let State::Working(work) = &mut self.state else { return true };
+        let waker = self.waker.get_or_insert_with(|| event_loop.waker(number));
+        let Poll::Ready(value) = work.as_mut().poll(&mut Context::from_waker(waker)) else { return false };
+        self.state = State::Ended(value);
+        true
     }
 
     /// The value or the failure of one that has ended.
