@@ -25,9 +25,9 @@
 //! `machine/record.rs` says what it sends in each phase. An answer, a message, a refusal, a timer, a loss of data and a
 //! new connection are one act: the record is changed, and then looked at again.
 //!
-//! **The thread.** The keeper is a plain thread that sleeps in `epoll`, or `poll` (`poller/`). In each round it takes in
-//! what sockets and handles have sent, keeping the order of each socket and of the inbox, then the timers that are due;
-//! it carries out the effects; and it writes with one system call for each server. Everything that blocks (name
+//! **The thread.** The keeper is a plain thread that sleeps in `epoll`, or `poll` (`poller/`). In each round it takes
+//! in what sockets and handles have sent, keeping the order of each socket and of the inbox, then the timers that are
+//! due; it carries out the effects; and it writes with one system call for each server. Everything that blocks (name
 //! look-ups, connecting, logging in) is done on short-lived threads, which end by a deadline and send their result. All
 //! threads of the library block signals (`thread.rs`). A message wakes the keeper only if it sleeps (`inbox.rs`). The
 //! keeper waits for no lock that another thread may hold (`inbox.rs`, `course.rs`, `wakers/`).
@@ -42,8 +42,8 @@
 //!
 //! **Hand-off.** The releaser's script makes the next waiter the holder and pushes that to its client: the waiter owns
 //! the lock when it wakes (I11). If the push is lost, the answer to the next heartbeat names the lease (I6). If the
-//! push is late, its lease counts only if its token is higher than any that a reply or the push of an earlier script has
-//! named; otherwise the waiter asks the server first (I4).
+//! push is late, its lease counts only if its token is higher than all that this client knew from earlier scripts;
+//! otherwise the waiter asks the server first (I4).
 //!
 //! **Holding.** The local deadline (`course.rs` says who writes it) counts from just before the client sent the request
 //! that brought the grant or the last renewal (I4), on a clock that counts suspended time. For a grant that a push
@@ -53,20 +53,20 @@
 //! is final. No code of callers runs on this thread: the waker thread calls their wakers, subscribers of `tracing` and
 //! recorders of `metrics` (`wakers/`, `observe.rs`).
 //!
-//! **Several holders.** How many may hold a lock together is a number in each acquire: a semaphore's, 1000 for a reader,
-//! 1 for a lock or a writer. The scripts do the rest. A client may have several leases of one lock, and a reply may name
-//! several: each goes to its waiter or lease by its id, and one that nobody here knows goes back. A token above that of
-//! a lease says nothing about it. A downgrade is a renewal that asks for more readers; it is repeated until the server
-//! has answered, and until then a release does not name the lease.
+//! **Several holders.** How many may hold a lock together is a number in each acquire: a semaphore's, 1000 for a
+//! reader, 1 for a lock or a writer. The scripts do the rest. A client may have several leases of one lock, and a reply
+//! may name several: each goes to its waiter or lease by its id, and one that nobody here knows goes back. A token
+//! above that of a lease says nothing about it. A downgrade is a renewal that asks for more readers; it is repeated
+//! until the server has answered, and until then a release brings no seat, since its seat may say `most` 1 still.
 //!
 //! **Bursts.** Only so many requests are unanswered on a connection. Acquires, leaves and questions beyond that wait in
 //! the machine, and are built when there is room (`machine/line.rs`). Renewals and releases do not wait, so they are
 //! never behind them (I12). In a cluster the machines that share a connection take turns (`turns.rs`).
 //!
 //! **Releasing.** A place, a lease or a grant that its caller has given up is a *pending release*: its record leaves,
-//! which the keeper repeats until the server answers (I9). A lease on its way to a caller is armed: if it is dropped, it is
-//! released. Where the grant has left the lock *calm*, and nothing else of it was sent or heard since, a release is an
-//! HDEL of this lease, a plain command. If it removes nothing, somebody came meanwhile, and the script follows.
+//! which the keeper repeats until the server answers (I9). A lease on its way to a caller is armed: if it is dropped,
+//! it is released. Where the grant has left the lock *calm*, and nothing else of it was sent or heard since, a release
+//! is an HDEL of this lease, a plain command. If it removes nothing, somebody came meanwhile, and the script follows.
 //!
 //! **Trouble.** After an error of the connection the outcome of all requests under way is unknown. The keeper connects
 //! again, ends the old connection at the server so that none of its requests can be executed late (I10), and asks

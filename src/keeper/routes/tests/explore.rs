@@ -1,10 +1,10 @@
-//! Every state of small networks.
+//! Every state of small topologies.
 
 use std::hash::{Hash, Hasher};
 
 use stateright::{Checker, Model, Property};
 
-use super::network::{Kind, Network, Step};
+use super::topology::{Kind, Step, Topology};
 
 /// How often each kind of fault may happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -17,19 +17,19 @@ struct Budget {
 
 #[derive(Clone, Debug)]
 struct State {
-    network: Network,
+    topology: Topology,
     budget: Budget,
 }
 
 impl PartialEq for State {
     fn eq(&self, other: &Self) -> bool {
-        self.budget == other.budget && self.network.fingerprint() == other.network.fingerprint()
+        self.budget == other.budget && self.topology.fingerprint() == other.topology.fingerprint()
     }
 }
 
 impl Hash for State {
     fn hash<H: Hasher>(&self, state: &mut H) {
-        self.network.fingerprint().hash(state);
+        self.topology.fingerprint().hash(state);
         self.budget.hash(state);
     }
 }
@@ -44,23 +44,23 @@ impl Model for Explored {
     type Action = Step;
 
     fn init_states(&self) -> Vec<State> {
-        let mut network = Network::new(Kind::Cluster, 2, self.slots);
+        let mut topology = Topology::new(Kind::Cluster, 2, self.slots);
         // The way to the first open route holds no surprises.
         for _ in 0..20 {
-            network.step(Step::Deliver(0));
-            network.step(Step::Execute(0));
+            topology.step(Step::Deliver(0));
+            topology.step(Step::Execute(0));
         }
-        vec![State { network, budget: self.budget }]
+        vec![State { topology, budget: self.budget }]
     }
 
     fn actions(&self, state: &State, actions: &mut Vec<Step>) {
-        let State { network, budget } = state;
-        if network.broken.is_some() {
+        let State { topology, budget } = state;
+        if topology.broken.is_some() {
             return;
         }
-        actions.extend((0..network.deliverable() as u8).map(Step::Deliver));
-        actions.extend((0..network.executable() as u8).map(Step::Execute));
-        let slots = 0..network.machines() as u8;
+        actions.extend((0..topology.deliverable() as u8).map(Step::Deliver));
+        actions.extend((0..topology.executable() as u8).map(Step::Execute));
+        let slots = 0..topology.machines() as u8;
         if budget.asks > 0 {
             actions.extend(slots.clone().map(Step::Ask));
         }
@@ -69,9 +69,9 @@ impl Model for Explored {
             actions.extend(slots.map(|slot| Step::Migrate(slot, 1)));
         }
         if budget.breaks > 0 {
-            actions.extend((0..network.connections() as u8).map(Step::Break));
+            actions.extend((0..topology.connections() as u8).map(Step::Break));
         }
-        if budget.ticks > 0 && network.routes.next_due().is_some() {
+        if budget.ticks > 0 && topology.routes.next_due().is_some() {
             actions.push(Step::Due);
         }
     }
@@ -86,19 +86,19 @@ impl Model for Explored {
             _ => None,
         };
         spent.into_iter().for_each(|left| *left -= 1);
-        state.network.step(step);
+        state.topology.step(step);
         Some(state)
     }
 
     fn properties(&self) -> Vec<Property<Self>> {
         vec![
             Property::always("requests go where they may and are answered once", |_, state: &State| {
-                state.network.broken.is_none()
+                state.topology.broken.is_none()
             }),
             Property::always("all is served when the faults stop", |_, state: &State| {
-                let mut network = state.network.clone();
-                network.all_is_served();
-                network.broken.is_none()
+                let mut topology = state.topology.clone();
+                topology.all_is_served();
+                topology.broken.is_none()
             }),
         ]
     }
@@ -108,15 +108,15 @@ fn explore(what: &str, slots: usize, budget: Budget) {
     let checker = Explored { slots, budget }.checker().threads(2).spawn_bfs().join();
     crate::keeper::tests::say(format_args!("{what}: {} states visited", checker.unique_state_count()));
     if let Some((property, path)) = checker.discoveries().into_iter().next() {
-        let mut network = path.last_state().network.clone();
-        network.all_is_served();
-        panic!("{property}: {:?} after {:?}", network.broken, path.into_actions());
+        let mut topology = path.last_state().topology.clone();
+        topology.all_is_served();
+        panic!("{property}: {:?} after {:?}", topology.broken, path.into_actions());
     }
     assert!(checker.is_done());
 }
 
 #[test]
-fn every_state_of_small_networks_is_sound() {
+fn every_state_of_small_topologies_is_sound() {
     explore("routes, a slot that moves away and back", 1, Budget { moves: 2, breaks: 0, asks: 2, ticks: 1 });
     explore("routes, a slot that moves, a broken connection", 1, Budget { moves: 1, breaks: 1, asks: 1, ticks: 1 });
     explore("routes, two slots, one move", 2, Budget { moves: 1, breaks: 0, asks: 1, ticks: 1 });
@@ -125,7 +125,7 @@ fn every_state_of_small_networks_is_sound() {
 /// `make model`. It takes long.
 #[test]
 #[ignore = "long: make model"]
-fn every_state_of_larger_networks_is_sound() {
+fn every_state_of_larger_topologies_is_sound() {
     explore("routes, a slot that moves away and back, waiting", 1, Budget { moves: 2, breaks: 0, asks: 3, ticks: 2 });
     explore("routes, two moves, a broken connection", 1, Budget { moves: 2, breaks: 1, asks: 2, ticks: 1 });
     explore("routes, two slots, two moves", 2, Budget { moves: 2, breaks: 0, asks: 2, ticks: 1 });

@@ -5,7 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 
-use super::network::{Kind, Network, Step};
+use super::topology::{Kind, Step, Topology};
 
 impl Step {
     /// Mostly undisturbed, so that faults find something to disturb.
@@ -29,15 +29,15 @@ impl Step {
     }
 }
 
-fn run((kind, servers, slots): (Kind, usize, usize), schedule: &[Step], trace: bool) -> Network {
-    let mut network = Network::new(kind, servers, slots);
-    network.trace = trace;
-    schedule.iter().for_each(|step| network.step(*step));
-    network.all_is_served();
-    network
+fn run((kind, servers, slots): (Kind, usize, usize), schedule: &[Step], trace: bool) -> Topology {
+    let mut topology = Topology::new(kind, servers, slots);
+    topology.trace = trace;
+    schedule.iter().for_each(|step| topology.step(*step));
+    topology.all_is_served();
+    topology
 }
 
-fn hold_in(what: &str, networks: impl Strategy<Value = (Kind, usize, usize)>) {
+fn hold_in(what: &str, topologies: impl Strategy<Value = (Kind, usize, usize)>) {
     let cases = std::env::var("FAIRLOCK_CASES").ok().and_then(|cases| cases.parse().ok());
     let config = Config { cases: cases.unwrap_or(3000), failure_persistence: None, ..Config::default() };
     // The same ways each time, so that a test fails for a change and not by chance; unless more were asked for.
@@ -46,9 +46,9 @@ fn hold_in(what: &str, networks: impl Strategy<Value = (Kind, usize, usize)>) {
         None => TestRunner::new_with_rng(config, TestRng::deterministic_rng(RngAlgorithm::ChaCha)),
     };
     let steps = std::cell::Cell::new(0);
-    let result = runner.run(&(networks, vec(any::<[u8; 3]>().prop_map(Step::of), 1..200)), |(network, schedule)| {
+    let result = runner.run(&(topologies, vec(any::<[u8; 3]>().prop_map(Step::of), 1..200)), |(topology, schedule)| {
         steps.set(steps.get() + schedule.len());
-        let broken = run(network, &schedule, false).broken;
+        let broken = run(topology, &schedule, false).broken;
         prop_assert!(broken.is_none(), "{}", broken.unwrap_or_default());
         Ok(())
     });
@@ -56,9 +56,9 @@ fn hold_in(what: &str, networks: impl Strategy<Value = (Kind, usize, usize)>) {
     match result {
         Ok(()) => {}
         Err(TestError::Abort(reason)) => panic!("{reason}"),
-        Err(TestError::Fail(reason, (network, schedule))) => {
-            run(network, &schedule, std::env::var_os("FAIRLOCK_TRACE").is_some());
-            panic!("{reason}\n{network:?}\n{schedule:?}");
+        Err(TestError::Fail(reason, (topology, schedule))) => {
+            run(topology, &schedule, std::env::var_os("FAIRLOCK_TRACE").is_some());
+            panic!("{reason}\n{topology:?}\n{schedule:?}");
         }
     }
 }

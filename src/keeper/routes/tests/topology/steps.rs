@@ -1,10 +1,10 @@
-//! What can happen in a network, one step at a time.
+//! What can happen in a topology, one step at a time.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::super::alone::{call, denied, facts, node, refused};
-use super::{Asked, Attempt, Connection, Health, Kind, Member, NAMES, Network, Said, ms};
+use super::{Asked, Attempt, Condition, Connection, Health, Kind, NAMES, Said, Topology, ms};
 use crate::keeper::machine::RequestId;
 use crate::keeper::routes::{ConnectionId, Discovered, Event, Peer, tag};
 use crate::protocol::{self, Refusal};
@@ -36,7 +36,7 @@ pub(in super::super) enum Step {
     Pass(u8),
 }
 
-impl Network {
+impl Topology {
     pub(in super::super) fn step(&mut self, step: Step) {
         if self.broken.is_some() {
             return;
@@ -66,7 +66,7 @@ impl Network {
             }
             Step::Hang(which) => self.servers[server(which)].health = Health::Hangs,
             Step::Up(which) => {
-                self.servers[server(which)] = Member::WELL;
+                self.servers[server(which)] = Condition::WELL;
             }
             Step::Refuse(which, 0) => self.servers[server(which)].denies_channels = true,
             Step::Refuse(which, 1) => self.servers[server(which)].denies_user = true,
@@ -234,8 +234,8 @@ impl Network {
     fn attempted(&mut self, id: ConnectionId, attempt: &Attempt) {
         let (Attempt::Connect(server) | Attempt::Question(server)) = *attempt;
         let error = match &self.servers[server] {
-            Member { health: Health::Down, .. } => Some(refused()),
-            Member { denies_user: true, .. } => Some(denied()),
+            Condition { health: Health::Down, .. } => Some(refused()),
+            Condition { denies_user: true, .. } => Some(denied()),
             _ => None,
         };
         let event = match (error, attempt) {

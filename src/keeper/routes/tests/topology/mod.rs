@@ -16,7 +16,7 @@ use crate::server::{CallOutcome, Node, Slot};
 const NAMES: [&str; 3] = ["x", "y", "z"];
 /// The most that one event may lead to, for each route and server.
 const MOST_EFFECTS: usize = 12;
-/// The most connections, questions and subscriptions in a second of a network, for each route and server.
+/// The most connections, questions and subscriptions in a second of a topology, for each route and server.
 const MOST_A_SECOND: u64 = 60;
 const PATIENCE_MS: u64 = 1500;
 
@@ -37,7 +37,7 @@ pub(super) enum Kind {
 }
 
 #[derive(Clone, Debug)]
-struct Member {
+struct Condition {
     health: Health,
     denies_channels: bool,
     denies_user: bool,
@@ -45,7 +45,7 @@ struct Member {
     cut_off: bool,
 }
 
-impl Member {
+impl Condition {
     const WELL: Self = Self { health: Health::Up, denies_channels: false, denies_user: false, cut_off: false };
 }
 
@@ -89,11 +89,11 @@ struct Machine {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Network {
+pub(super) struct Topology {
     pub(super) routes: Routes,
     pub(super) now: u64,
     kind: Kind,
-    servers: Vec<Member>,
+    servers: Vec<Condition>,
     owner: BTreeMap<Slot, usize>,
     going: BTreeMap<Slot, usize>,
     /// Which server has sent each slot away, and was not named for it since.
@@ -108,7 +108,7 @@ pub(super) struct Network {
     pub(super) trace: bool,
 }
 
-impl Network {
+impl Topology {
     pub(super) fn new(kind: Kind, servers: usize, slots: usize) -> Self {
         let nodes: Vec<Node> = (0..servers as u16).map(node).collect();
         let shape = match kind {
@@ -117,10 +117,10 @@ impl Network {
             Kind::Cluster => Shape::Cluster(nodes),
         };
         let routes = Routes::new(at(0), shape, ClientId::new("client").expect("letters"), "fairlock".into(), 1, false);
-        let mut network = Self {
+        let mut topology = Self {
             now: 0,
             kind,
-            servers: vec![Member::WELL; servers],
+            servers: vec![Condition::WELL; servers],
             owner: BTreeMap::new(),
             going: BTreeMap::new(),
             sent_away: BTreeSet::new(),
@@ -134,13 +134,13 @@ impl Network {
             routes,
         };
         for (index, name) in NAMES.iter().enumerate().take(if kind == Kind::Cluster { slots } else { 1 }) {
-            let slot = network.routes.slot(name);
-            network.owner.insert(slot, index % servers);
-            network.machines.insert(slot, Machine::default());
-            network.feed(Event::Patience { slot, patience: ms(PATIENCE_MS) });
-            network.feed(Event::RequestRoute { slot, name: (*name).into() });
+            let slot = topology.routes.slot(name);
+            topology.owner.insert(slot, index % servers);
+            topology.machines.insert(slot, Machine::default());
+            topology.feed(Event::Patience { slot, patience: ms(PATIENCE_MS) });
+            topology.feed(Event::RequestRoute { slot, name: (*name).into() });
         }
-        network
+        topology
     }
 
     fn fail(&mut self, what: String) {
