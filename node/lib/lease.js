@@ -14,8 +14,11 @@ const { setTimeout, clearTimeout } = globalThis
 const dropped = new FinalizationRegistry(state => {
   const held = state.guard.check() === null
   const names = [state.guard.facts()].flat().map(({ name }) => JSON.stringify(name))
-  over(state)
   state.guard.drop()
+  // Its signal may be in use still.
+  const end = state.guard.check()
+  if (end) lost(state, errorOf(end))
+  else over(state)
   // Whoever has lost it was told.
   if (!held) return
   process.emitWarning(
@@ -32,17 +35,19 @@ function over(state) {
   dropped.unregister(state)
 }
 
-/** Tells that the lease is lost. It knows the state and not the lease, which may be dropped meanwhile. */
+/**
+ * The lease is lost: whoever hears of it first, the signal is aborted in the same step. This knows the state and not the
+ * lease, which may be dropped meanwhile.
+ */
 function lost(state, loss) {
+  if (state.loss) return
   over(state)
   state.loss = loss
-  if (state.controller) tell(state)
+  state.controller?.abort(loss)
 }
 
-function tell(state) {
-  state.told = true
-  state.controller.abort(state.loss)
-}
+/** What says that a lease was lost, and not that it was given back. */
+const isLoss = error => error instanceof errors.LockLostError && error.reason !== 'released'
 
 class Held {
   #state
@@ -52,7 +57,9 @@ class Held {
     this.#state = state
     dropped.register(this, state, state)
     state.unwatch = watch(guard.ended(), (error, loss) => {
-      if (error || loss) lost(state, error ?? errorOf(loss))
+      if (!error && !loss) return
+      lost(state, error ?? errorOf(loss))
+      state.told ||= state.controller !== null
     })
   }
 
@@ -64,14 +71,17 @@ class Held {
     const state = this.#state
     if (!state.controller) {
       state.controller = new AbortController()
-      if (state.loss) tell(state)
+      if (state.loss) {
+        state.told = true
+        state.controller.abort(state.loss)
+      }
     }
     return state.controller.signal
   }
 
   check() {
-    const lost = this.#state.guard.check()
-    if (lost) throw this.#tell(errorOf(lost))
+    const loss = this.#state.guard.check()
+    if (loss) throw this.#heard(errorOf(loss))
   }
 
   async release() {
@@ -81,6 +91,9 @@ class Held {
     this.#state.unwatch()
     try {
       await run(operation)
+    } catch (error) {
+      if (isLoss(error)) lost(this.#state, error)
+      throw error
     } finally {
       over(this.#state)
     }
@@ -101,8 +114,12 @@ class Held {
     }
   }
 
-  #tell(error) {
-    if (error instanceof errors.LockLostError) this.#state.told = true
+  /** Its caller hears of this. */
+  #heard(error) {
+    if (isLoss(error)) {
+      this.#state.told = true
+      lost(this.#state, error)
+    }
     return error
   }
 
@@ -111,7 +128,7 @@ class Held {
     try {
       return await run(checked(operation(this.#state.guard)))
     } catch (error) {
-      throw this.#tell(error)
+      throw this.#heard(error)
     }
   }
 

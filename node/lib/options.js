@@ -17,13 +17,14 @@ const KINDS = {
   count: ['a whole number from 0 on', value => isWhole(value, 0, 2 ** 32 - 1)],
   slots: ['a whole number from 1 to 1000', value => isWhole(value, 1, 1000)],
   token: ['a fencing token, which is a whole number', value => isWhole(value, 0, Number.MAX_SAFE_INTEGER)],
+  tls: ['true or false; its certificates are caFile, certificateFile and keyFile', value => typeof value === 'boolean'],
   signal: ['an AbortSignal', value => typeof value?.addEventListener === 'function' && typeof value.aborted === 'boolean'],
   function: ['a function', value => typeof value === 'function'],
 }
 
 const CLIENT = {
   url: 'text', sentinels: 'texts', master: 'text', nodes: 'texts', user: 'text', password: 'text', passwordFile: 'text',
-  credentials: 'function', tls: 'flag', caFile: 'text', certificateFile: 'text', keyFile: 'text', prefix: 'text',
+  credentials: 'function', tls: 'tls', caFile: 'text', certificateFile: 'text', keyFile: 'text', prefix: 'text',
   label: 'text',
 }
 const LOCK = {
@@ -64,7 +65,14 @@ function options(kinds, given = {}) {
 
 /** Settings of a client: the URL by itself, or among them. Refuses those of which one would be left out. */
 function settings(url, given) {
-  const all = options(CLIENT, typeof url === 'object' && url !== null && !(url instanceof URL) ? { ...url, ...given } : { url: url?.toString(), ...given })
+  const isObject = typeof url === 'object' && url !== null && !(url instanceof URL)
+  if (isObject && typeof url.duplicate === 'function') {
+    throw invalid('a client of another library cannot be used: give its URL, as in redis://host:6379')
+  }
+  if (isObject && ('host' in url || 'socket' in url)) {
+    throw invalid("there is no option host, port or socket: give a URL, as in { url: 'redis://host:6379' }")
+  }
+  const all = options(CLIENT, isObject ? { ...url, ...given } : { url: url?.toString(), ...given })
   const found = (...names) => names.filter(name => all[name] !== undefined)
   for (const names of [['url', 'sentinels', 'nodes'], ['password', 'passwordFile', 'credentials']]) {
     if (found(...names).length > 1) {

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::error::Error;
 use std::io;
+use std::time::Duration;
 
 use fairlock::error::{
     AcquireError, ConnectError, Fault, InvalidOption, LockAllError, Lost, LostReason, ReleaseError, RenewError,
@@ -46,6 +47,15 @@ fn failure(kind: &str, error: &(dyn Error + 'static)) -> Failure {
         source = cause.source();
     }
     Failure { failure: kind.to_owned(), message: error.to_string(), causes, ..Failure::default() }
+}
+
+/// The library would speak of its futures.
+fn not_taken(lease: Duration) -> Failure {
+    let message = format!(
+        "the lock was granted, but the event loop was blocked for {lease:?} and did not take it, so it was released: \
+         do not block the event loop, or use a longer lease"
+    );
+    bare("NotTaken", &message)
 }
 
 /// For what is found out before the library is asked.
@@ -106,7 +116,7 @@ impl From<AcquireError> for Failure {
             AcquireError::QueueFull { waiting, .. } => {
                 Self { waiting: Some(waiting as f64), ..failure("QueueFull", &error) }
             }
-            AcquireError::NotTaken { .. } => failure("NotTaken", &error),
+            AcquireError::NotTaken { lease, .. } => not_taken(lease),
             AcquireError::Invalid(error) => error.into(),
             AcquireError::Fault(fault) => fault.into(),
             _ => failure("Fairlock", &error),
@@ -117,7 +127,7 @@ impl From<AcquireError> for Failure {
 impl From<TryAcquireError> for Failure {
     fn from(error: TryAcquireError) -> Self {
         match error {
-            TryAcquireError::NotTaken { .. } => failure("NotTaken", &error),
+            TryAcquireError::NotTaken { lease, .. } => not_taken(lease),
             TryAcquireError::Invalid(error) => error.into(),
             TryAcquireError::Fault(fault) => fault.into(),
             _ => failure("Fairlock", &error),
@@ -152,6 +162,7 @@ impl From<Lost> for Failure {
             lock: Some(lost.name.to_string()),
             token: Some(lost.token as f64),
             reason: Some(reason.to_owned()),
+            message: lost.to_string().replace("`max_hold`", "`maxHold`"),
             ..failure("LockLost", &lost)
         }
     }

@@ -76,6 +76,26 @@ test('a process that is stopped loses its lease, and hears of it when it goes on
   assert.equal((await ended()).code, 0)
 })
 
+test('the signal is aborted by whatever hears of the loss first', async t => {
+  const { client } = await serverAndClient(t)
+  const lock = client.lock('lock', { lease: 3000 })
+  const hear = {
+    check: async lease => { for (;;) { lease.check(); await new Promise(setImmediate) } },
+    renew: lease => lease.renew(),
+    release: lease => lease.release(),
+  }
+  for (const [by, ask] of Object.entries(hear)) {
+    const lease = await lock.acquire()
+    const { signal } = lease
+    await lock.break(lease.token, { force: true })
+    const error = await ask(lease).then(() => assert.fail(by), error => error)
+    assert.equal(error.code, LockLostError.prototype.code, by)
+    assert.ok(signal.aborted, by)
+    await lease.release().catch(() => {})
+    assert.ok(signal.reason instanceof LockLostError, by)
+  }
+})
+
 test('a lease and a place survive a server that is killed and comes back empty', async t => {
   const { kit, server, client } = await serverAndClient(t)
   const lock = client.lock('lock', { lease: 10_000, liveness: 2000 })

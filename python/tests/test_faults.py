@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from functools import partial
 from typing import Any, List, Tuple
 
 import pytest
@@ -13,6 +14,8 @@ from worlds import World, in_both_worlds
 
 import fairlock
 
+# Hundreds of cycles, each with a connection that is made again.
+in_both_worlds_at_each_byte = partial(in_both_worlds, bound=10 * SOON)
 linux_only = pytest.mark.skipif(sys.platform != "linux", reason="no server has a clock of its own there")
 
 
@@ -93,7 +96,7 @@ async def test_holder_and_waiters_go_on_while_their_slot_moves(world: World, kit
 
 
 @pytest.mark.parametrize("side", ["request", "reply"])
-@in_both_worlds
+@in_both_worlds_at_each_byte
 async def test_a_cycle_whose_connection_is_cut_at_any_byte_goes_on(
     world: World, kit: Kit, server: Server, client: fairlock.Client, side: str
 ) -> None:
@@ -117,7 +120,7 @@ async def test_a_cycle_whose_connection_is_cut_at_any_byte_goes_on(
     assert bytes > 100, "a cycle has so many bytes at least"
 
 
-@in_both_worlds
+@in_both_worlds_at_each_byte
 async def test_a_grant_whose_message_is_cut_at_any_byte_arrives(
     world: World, kit: Kit, server: Server, client: fairlock.Client
 ) -> None:

@@ -38,14 +38,14 @@ class World:
         await asyncio.get_running_loop().run_in_executor(None, is_free, lock)
 
 
-def in_both_worlds(scenario: Callable[..., Awaitable[None]]) -> Any:
+def in_both_worlds(scenario: Callable[..., Awaitable[None]], bound: float = 2 * SOON) -> Any:
     """A test that runs the scenario once in each of them. Its further arguments are fixtures, as of every test."""
 
     def run(world: str, **fixtures: Any) -> None:
         async def bounded() -> None:
             asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(64))
             try:
-                await asyncio.wait_for(scenario(World(world), **fixtures), 10 * SOON)
+                await asyncio.wait_for(scenario(World(world), **fixtures), bound)
             except BaseException:
                 # The end of the loop waits for its threads, which may wait for a grant.
                 for clients in fixtures.values():
