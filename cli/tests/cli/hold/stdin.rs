@@ -1,6 +1,6 @@
 //! The stdin of a hold without `--fd`: it holds until that ends, and reads nothing.
 
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::Stdio;
 
 use super::is_free;
@@ -66,9 +66,10 @@ fn a_hold_whose_stdin_ends_says_that_the_lock_is_given_back() {
     let redis = Redis::start();
     for (option, says) in [("-v", "\nfairlock: x given back: stdin ended\n"), ("-q", "")] {
         let mut hold = redis.fairlock();
-        hold.args(["hold", "x", option]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = hold.spawn().unwrap();
-        eventually("it is held", || (redis.state("x")["state"] == "held").then_some(()));
+        hold.args(["hold", "x", option, "--print", "token"]);
+        let mut child = hold.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // It prints when it has looked at stdin for the last time.
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
         drop(child.stdin.take());
         let ended = child.wait_with_output().unwrap();
         let said = String::from_utf8(ended.stderr).unwrap();
