@@ -68,26 +68,26 @@ impl Started {
 
             Request::Sentinels(setup) => Ok(self.begin_sentinels(setup)),
             Request::Cluster(setup) => self.begin_cluster(&setup),
-            Request::Master { of, key } => Ok(self.named(match self.whole(of, key)? {
+            Request::Master { of, key } => Ok(self.named(match self.whole(of)? {
                 Whole::Sentinels(sentinels) => sentinels.master(),
-                Whole::Cluster(cluster, slot) => cluster.owner(slot),
+                Whole::Cluster(cluster) => cluster.owner(slot_of(of, cluster, key)?),
             })),
-            Request::FailOver(Of { of }) => match self.whole(of, Some(String::new()))? {
+            Request::FailOver(Of { of }) => match self.whole(of)? {
                 Whole::Sentinels(sentinels) => Ok(self.named(sentinels.fail_over())),
                 Whole::Cluster(..) => Err(format!("{of} is a cluster: kill a master of it instead")),
             },
             Request::AwaitPromotion { of, key, old } => {
                 let old = self.server(old)?;
-                Ok(self.named(match self.whole(of, key)? {
+                Ok(self.named(match self.whole(of)? {
                     Whole::Sentinels(sentinels) => sentinels.await_failover(old),
-                    Whole::Cluster(cluster, slot) => cluster.await_promotion(slot, old),
+                    Whole::Cluster(cluster) => cluster.await_promotion(slot_of(of, cluster, key)?, old),
                 }))
             }
             Request::AwaitReplica { of, server } => {
                 let server = self.server(server)?;
-                match self.whole(of, Some(String::new()))? {
+                match self.whole(of)? {
                     Whole::Sentinels(sentinels) => sentinels.await_replica(server),
-                    Whole::Cluster(cluster, _) => cluster.await_replica(server),
+                    Whole::Cluster(cluster) => cluster.await_replica(server),
                 }
                 Ok(done(()))
             }
@@ -235,13 +235,10 @@ impl Started {
         each.map(|(server, number)| numbered(self.begin(Thing::Member(whole, number)), server)).collect()
     }
 
-    fn whole(&self, id: Id, key: Option<String>) -> Result<Whole<'_>, String> {
-        match (self.thing(id)?, key) {
-            (Thing::Sentinels(set_up), _) => Ok(Whole::Sentinels(set_up)),
-            (Thing::Cluster(cluster), Some(key)) => Ok(Whole::Cluster(cluster, cluster.slot(&key))),
-            (Thing::Cluster(_), None) => {
-                Err(format!("{id} is a cluster, and each of its masters has other keys: name a `key`"))
-            }
+    fn whole(&self, id: Id) -> Result<Whole<'_>, String> {
+        match self.thing(id)? {
+            Thing::Sentinels(set_up) => Ok(Whole::Sentinels(set_up)),
+            Thing::Cluster(cluster) => Ok(Whole::Cluster(cluster)),
             _ => Err(format!("{id} is neither sentinels nor a cluster")),
         }
     }
@@ -269,7 +266,12 @@ impl Started {
 /// What has a master, or one for each slot.
 enum Whole<'a> {
     Sentinels(&'a Sentinels),
-    Cluster(&'a Cluster, u16),
+    Cluster(&'a Cluster),
+}
+
+fn slot_of(id: Id, cluster: &Cluster, key: Option<String>) -> Result<u16, String> {
+    let key = key.ok_or_else(|| format!("{id} is a cluster, and each of its masters has other keys: name a `key`"))?;
+    Ok(cluster.slot(&key))
 }
 
 #[cfg(target_os = "linux")]
