@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::clients::Client;
+use super::clients::{Client, Link};
 use super::guards::Taken;
 use super::world::{MS, World};
 use crate::keeper::machine::Id;
@@ -42,7 +42,7 @@ impl World {
         // A message that does not arrive costs a heartbeat (I6).
         let each = HOLD + if self.no_pushes { 120 * MS } else { 20 * MS };
         let end = self.now + self.healed() + waiting as u64 * each;
-        while !self.is_over() && self.now < end && self.clients.iter().any(Client::is_busy) {
+        while !self.is_over() && self.now < end && self.is_busy() {
             self.work_on(end);
         }
         if !self.is_over()
@@ -56,13 +56,13 @@ impl World {
     }
 
     pub(super) fn is_busy(&self) -> bool {
-        self.clients.iter().any(Client::is_busy)
+        self.clients.iter().any(|client| client.is_busy())
     }
 
     /// From here on it does not matter when anything was sent.
     pub(super) fn forget_when(&mut self) {
         let now = self.now;
-        for client in &mut self.clients {
+        for client in self.clients.iter_mut().filter(|client| client.has_times()) {
             let local = client.clock(now);
             client.connecting = client.connecting.map(|_| now);
             client.guards.values_mut().for_each(|guard| guard.granted = local);
@@ -126,7 +126,7 @@ impl World {
         if self.is_over() {
             return;
         }
-        let left = self.clients.iter().filter(|client| client.alive).find_map(Client::left_over);
+        let left = self.clients.iter().filter(|client| client.alive).find_map(|client| client.left_over());
         if let Some(what) = left {
             return self.fail(what);
         }
@@ -160,6 +160,14 @@ impl Client {
     fn is_busy(&self) -> bool {
         let waits = !self.acquires.is_empty() || !self.questions.is_empty() || !self.guards.is_empty();
         self.alive && waits
+    }
+
+    /// Whether it matters when something was sent or granted.
+    fn has_times(&self) -> bool {
+        let under_way = |Link { dead: _, out, back, pushes, questions }: &Link| {
+            !out.is_empty() || !back.is_empty() || !pushes.is_empty() || !questions.is_empty()
+        };
+        self.connecting.is_some() || !self.guards.is_empty() || self.link.as_ref().is_some_and(under_way)
     }
 
     fn is_done(&self) -> bool {

@@ -21,6 +21,8 @@ use crate::protocol::{self, AcquireVerdict, Push, Verdict};
 
 /// A moment further back than this has no effect any more: it is longer than every span of an explored world.
 const LONG_AGO: u64 = 200 * MS;
+/// What an explored world has.
+const USUAL_WORDS: usize = 1000;
 pub(super) const FIRST_REQUEST: u64 = 1 << 41;
 
 #[derive(Default)]
@@ -49,8 +51,8 @@ impl Notes {
         self.words.push(u64::from(flag));
     }
 
-    /// Stamps become their places in the order of all stamps.
-    fn finish(mut self, state: &mut impl Hasher) {
+    /// One number for all of it. Stamps become their places in the order of all stamps.
+    fn fingerprint(mut self) -> u64 {
         let mut order: Vec<u64> = self.stamps.iter().map(|&at| self.words[at]).collect();
         order.sort_unstable();
         order.dedup();
@@ -58,8 +60,14 @@ impl Notes {
             let place = order.binary_search(&self.words[at]).expect("it was put there") as u64;
             self.words[at] = u64::MAX - place;
         }
-        self.words.into_iter().for_each(|word| state.write_u64(word));
+        self.words.into_iter().fold(0, mixed)
     }
+}
+
+/// No two numbers are mixed with a word to the same, so that worlds that differ once stay apart.
+fn mixed(before: u64, word: u64) -> u64 {
+    let mixed = (before.rotate_left(5) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ mixed >> 32
 }
 
 impl Hasher for Notes {
@@ -103,10 +111,12 @@ impl Hasher for Notes {
 }
 
 impl World {
-    /// Writes down all that matters. With `sent`, also when each message was sent: in calm times they arrive in that
-    /// order.
-    pub(super) fn canon(&self, state: &mut impl Hasher, sent: bool) {
+    /// A number for all that matters. With `sent`, also for when each message was sent: in calm times they arrive in
+    /// that order.
+    pub(super) fn fingerprint(&self, sent: bool) -> u64 {
         let mut notes = Notes::default();
+        notes.words.reserve(USUAL_WORDS);
+        notes.stamps.reserve(USUAL_WORDS / 4);
         notes.flag(self.server.up);
         for (_, lock) in &self.server.locks {
             self.lock(&mut notes, lock);
@@ -127,7 +137,7 @@ impl World {
         for client in &self.clients {
             self.client(&mut notes, client, sent);
         }
-        notes.finish(state);
+        notes.fingerprint()
     }
 
     /// A lock, its moments told from the last script: how much the clock has moved since then comes with them.

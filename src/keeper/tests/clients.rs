@@ -91,7 +91,7 @@ pub(super) struct Acquire {
 }
 
 /// How many requests a client may send. A busy loop sends more.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Pace {
     pub(super) since: u64,
     pub(super) sent: u32,

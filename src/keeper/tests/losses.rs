@@ -18,6 +18,7 @@ use std::sync::Arc;
 use super::clients::Client;
 use super::guards::Holding;
 use super::model::Lock;
+use super::on_write::OnWrite;
 use super::server::{Executed, Words};
 use super::world::{MS, World};
 use crate::clock::Time;
@@ -62,7 +63,7 @@ pub(super) struct Past {
 
 impl World {
     /// The server has this data from now on.
-    pub(super) fn lose_data(&mut self, instead: Vec<(Arc<LockKeys>, Lock)>) {
+    pub(super) fn lose_data(&mut self, instead: Vec<(Arc<LockKeys>, OnWrite<Lock>)>) {
         let server = &mut self.server;
         server.basis.generation += 1;
         server.basis.era += 1;
@@ -83,7 +84,8 @@ impl World {
 
     /// Something has disturbed these clients.
     pub(super) fn lose_touch(&mut self, disturbed: impl Fn(&Client) -> bool) {
-        self.clients.iter_mut().filter(|client| disturbed(client)).for_each(|client| client.in_touch = false);
+        let touched = self.clients.iter_mut().filter(|client| client.in_touch && disturbed(client));
+        touched.for_each(|client| client.in_touch = false);
     }
 
     pub(super) fn watch_touch(&mut self) {
@@ -131,7 +133,7 @@ impl World {
                 before && guard.is_believed(client.clock(self.now)) && outlasts
             };
             let has_one = |client: &Client| client.guards.values().any(|guard| is_unknown(client, guard));
-            if past.unspoken && !knows_more || self.clients.iter().any(has_one) {
+            if past.unspoken && !knows_more || self.clients.iter().any(|client| has_one(client)) {
                 past.strangers.insert(era);
             }
         }
@@ -175,11 +177,11 @@ impl World {
             return Ok(());
         }
         let name = &self.server.locks[lock].0.name;
-        let is_known = |client: &&Client| {
+        let is_known = |client: &Client| {
             let interval = client.machine.locks.get(name).map(|lock| lock.heartbeat_interval());
             interval.is_some_and(|interval| interval.as_nanos() as u64 + SOON <= past.asked)
         };
-        let returning = self.clients.iter().filter(|client| client.in_touch).filter(is_known).flat_map(|client| {
+        let returning = self.clients.iter().filter(|client| client.in_touch && is_known(client)).flat_map(|client| {
             let wanted = client.acquires.iter().filter(|(_, acquire)| acquire.lock == lock && acquire.wanted);
             wanted.filter_map(|(its, acquire)| Some((acquire.ticket?, format!("{}.{its}", client.name))))
         });

@@ -23,6 +23,7 @@ mod explore;
 mod guards;
 mod judge;
 mod losses;
+mod on_write;
 mod properties;
 mod ranges;
 mod regressions;

@@ -8,6 +8,7 @@ use rmpv::ValueRef;
 
 use super::losses::{Basis, Past};
 use super::model::{self, Lock, Memory, Request, Seat, Terms};
+use super::on_write::OnWrite;
 use crate::keeper::machine::RequestId;
 use crate::protocol::{
     self, AcquireRequest, BreakRequest, HeartbeatRequest, HistoryRequest, InspectRequest, LeaveRequest, LockKeys, Push,
@@ -22,8 +23,8 @@ const BATCH: usize = 2;
 
 #[derive(Clone, Debug)]
 pub(super) struct Server {
-    pub(super) locks: Vec<(Arc<LockKeys>, Lock)>,
-    pub(super) saved: Vec<(Arc<LockKeys>, Lock)>,
+    pub(super) locks: Vec<(Arc<LockKeys>, OnWrite<Lock>)>,
+    pub(super) saved: Vec<(Arc<LockKeys>, OnWrite<Lock>)>,
     /// By how much its clock was set, in µs.
     pub(super) step: i64,
     pub(super) up: bool,
@@ -47,7 +48,7 @@ pub(super) struct Server {
 /// What comes out of one script.
 pub(super) struct Executed {
     pub(super) lock: usize,
-    pub(super) before: Lock,
+    pub(super) before: OnWrite<Lock>,
     /// The ticket with which a waiter returns; the highest number for a waiter without one.
     pub(super) brought: u64,
     /// The id that it is about, and the token of its lease; 0 for none.
@@ -99,7 +100,7 @@ pub(super) struct Reply {
 
 impl Server {
     pub(super) fn new(locks: &[Arc<LockKeys>]) -> Self {
-        let locks: Vec<_> = locks.iter().map(|keys| (keys.clone(), Lock::default())).collect();
+        let locks: Vec<_> = locks.iter().map(|keys| (keys.clone(), Lock::default().into())).collect();
         Self {
             saved: locks.clone(),
             tokens: vec![0; locks.len()],

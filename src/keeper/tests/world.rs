@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::clients::Client;
 use super::losses::Basis;
+use super::on_write::OnWrite;
 use super::server::Server;
 use crate::keeper::machine::{Command, Event, Question};
 use crate::options::{LockOptions, Spec};
@@ -73,8 +74,8 @@ pub(super) struct World {
     pub(super) script: u64,
     pub(super) scale: u64,
     pub(super) server: Server,
-    pub(super) clients: Vec<Client>,
-    pub(super) specs: Vec<Vec<Arc<Spec>>>,
+    pub(super) clients: Vec<OnWrite<Client>>,
+    pub(super) specs: Arc<[Vec<Arc<Spec>>]>,
     /// The first promise that was broken.
     pub(super) broken: Option<String>,
     pub(super) steps: u64,
@@ -103,7 +104,7 @@ impl World {
         let clients = (0..plan.clients)
             .map(|index| {
                 let (fast, can_kill) = (plan.fast[index % plan.fast.len()], plan.can_kill[index % plan.can_kill.len()]);
-                Client::new(index, fast, can_kill, plan.window)
+                Client::new(index, fast, can_kill, plan.window).into()
             })
             .collect();
         Self {

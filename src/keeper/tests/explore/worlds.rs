@@ -45,7 +45,9 @@ fn every_state_of_small_worlds_keeps_the_promises() {
         ("2 waiters of different options, prompt messages, all data lost twice", {
             Explored { delay: PROMPT, ..mixed(&[1, 1], Budget { flushes: 2, ..NONE }) }
         }),
-        ("3 waiters of 2 clients", Explored::new(&[2, 1], true, NONE)),
+        ("3 waiters of 2 clients, prompt messages", {
+            Explored { delay: PROMPT, ..Explored::new(&[2, 1], true, NONE) }
+        }),
         ("3 waiters of 2 clients, 2 slots, prompt messages", slots(&[2], &[2, 1], NONE)),
         ("3 waiters of 2 clients with 2 and 3 slots, prompt messages", slots(&[2, 3], &[2, 1], NONE)),
         ("a writer and a reader, a downgrade, a broken connection", {
@@ -90,6 +92,7 @@ fn every_state_of_larger_worlds_keeps_the_promises() {
         ("2 waiters, all data lost, a crash, a lost message", {
             one_each(Budget { flushes: 1, crashes: 1, lost_pushes: 1, ..NONE })
         }),
+        ("3 waiters of 2 clients", two_and_one(NONE)),
         ("3 waiters of 2 clients, a crash, a lost message", {
             two_and_one(Budget { crashes: 1, lost_pushes: 1, ..NONE })
         }),
