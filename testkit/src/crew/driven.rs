@@ -85,7 +85,7 @@ impl Driven {
             lease / 10,
             self.orders.most()
         ));
-        let mut pinged = None;
+        let (mut pinged, mut looked) = (None, 0);
         loop {
             let line = lines.recv_timeout(LOOK);
             let dead = dead.lock().unwrap_or_else(PoisonError::into_inner);
@@ -110,8 +110,13 @@ impl Driven {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
+            // Not at each answer: the two would keep a core busy.
+            if now_ns() - looked < LOOK.as_nanos() as u64 {
+                continue;
+            }
+            looked = now_ns();
             if pinged.is_none() {
-                pinged = Some(now_ns());
+                pinged = Some(looked);
                 self.tell("held -");
             }
             self.say_if_it_hangs();
