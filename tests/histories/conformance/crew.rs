@@ -6,7 +6,7 @@ use std::{panic::AssertUnwindSafe, time::Duration};
 use redis::cmd;
 use testkit::{
     Proxy, RedisServer, SOON,
-    crew::{Crew, Fault, Struck, fault, seeds},
+    crew::{Crew, Fault, Setup, Struck, fault, seeds},
     eventually,
     history::{Trouble, Wait, now_ns},
     keys_left,
@@ -19,18 +19,7 @@ pub fn share_a_queue(drivers: &[String]) {
     for seed in seeds(&[31]).into_iter().filter(|_| !drivers.is_empty()) {
         let server = RedisServer::builder().plain().start();
         let proxy = Proxy::start(&server).tcp();
-        let mut crew = Crew::at(&server)
-            .by_way_of(&proxy.tcp_url())
-            .seed(seed)
-            .processes(8)
-            .waiters(4)
-            // Long enough for an interpreter on a busy machine.
-            .lease(Duration::from_secs(3))
-            .liveness(Duration::from_millis(2500), Duration::from_millis(2500))
-            .slack(Duration::from_secs(6))
-            .long_of(4)
-            .every_other_is(drivers)
-            .start();
+        let mut crew = crew(&server, &proxy, drivers).seed(seed).start();
         crew.work(20);
         crew.suffer(vec![
             killed("Rust processes killed", false, 3),
@@ -54,15 +43,12 @@ pub fn share_a_queue(drivers: &[String]) {
     }
 }
 
-/// The same for a semaphore, under fewer faults.
-pub fn share_slots(drivers: &[String]) {
+/// The same with so many slots, under fewer faults.
+pub fn share_slots(drivers: &[String], slots: usize) {
     for seed in seeds(&[32]) {
         let server = RedisServer::builder().plain().start();
         let proxy = Proxy::start(&server).tcp();
-        let crew = Crew::at(&server).seed(seed).slots(3).processes(8).waiters(4).lease(Duration::from_secs(3));
-        let crew = crew.liveness(Duration::from_millis(2500), Duration::from_millis(2500));
-        let mut crew =
-            crew.by_way_of(&proxy.tcp_url()).slack(Duration::from_secs(6)).long_of(4).every_other_is(drivers).start();
+        let mut crew = crew(&server, &proxy, drivers).seed(seed).slots(slots as u32).start();
         crew.work(20);
         crew.suffer(vec![
             killed("Rust processes killed", false, 1),
@@ -73,9 +59,22 @@ pub fn share_slots(drivers: &[String]) {
         ]);
         (0..drivers.len()).for_each(|kind| is_served(&mut crew, &format!("-driver{kind}-")));
         let report = crew.finish();
-        assert_eq!(report.at_once, 3, "{report}");
+        assert_eq!(report.at_once, slots, "{report}");
         keys_left(&server);
     }
+}
+
+fn crew(server: &RedisServer, proxy: &Proxy, drivers: &[String]) -> Setup {
+    Crew::at(server)
+        .by_way_of(&proxy.tcp_url())
+        .processes(8)
+        .waiters(4)
+        // Long enough for an interpreter on a busy machine.
+        .lease(Duration::from_secs(3))
+        .liveness(Duration::from_millis(2500), Duration::from_millis(2500))
+        .slack(Duration::from_secs(6))
+        .long_of(4)
+        .every_other_is(drivers)
 }
 
 /// Kills processes of one kind. A hit is a waiter that died in the queue, or holding the lock.
