@@ -33,6 +33,12 @@ pub(crate) fn for_wrong_call(error: &mut clap::Error, command: &clap::Command) -
     };
     let argument = text(ContextKind::InvalidArg);
     let tip = match (error.kind(), argument.as_deref()) {
+        // `break` has --slot, which clap names.
+        (ErrorKind::UnknownArgument, Some(option @ ("--slots" | "-s" | "--shared" | "-x" | "-e" | "--exclusive")))
+            if !is_before_a_subcommand && error.get(ContextKind::SuggestedArg).is_none() =>
+        {
+            format!("{option} is for run, hold and wait; status shows how many may hold a lock")
+        }
         (ErrorKind::UnknownArgument, Some(option)) => {
             let of_run = || is_before_a_subcommand && is_option(command.find_subcommand("run"), option);
             // As flock has them: before the name, which takes a subcommand here.

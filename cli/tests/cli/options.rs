@@ -224,6 +224,14 @@ fn a_wrong_call_is_told_what_to_do_instead() {
         (&["run", "--write", "x", "true"], 125, "tip: --shared is for a reader"),
         (&["wait", "--reader", "x"], 125, "tip: --shared is for a reader"),
         (
+            &["status", "--slots", "2"],
+            125,
+            "tip: --slots is for run, hold and wait; status shows how many may hold a lock",
+        ),
+        (&["history", "-s", "x"], 125, "tip: -s is for run, hold and wait"),
+        (&["break", "x", "--slots", "2"], 125, "tip: a similar argument exists: '--slot'"),
+        (&["--slots", "2", "x", "true"], 125, "fairlock run --slots … NAME COMMAND"),
+        (
             &["run", "x", "-t", "soon", "true"],
             125,
             "invalid value 'soon' for '--timeout <TIME>': no time: give seconds",
