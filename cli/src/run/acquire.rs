@@ -214,3 +214,17 @@ async fn queue(
         pause = Duration::from_millis(500);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_does_not_wait_ends_within_the_time_of_the_page() {
+        let page = std::fs::read_to_string(testkit::root().join("docs/errors.md")).unwrap();
+        let within = seconds(ANSWER + LEFT).replace('s', " s");
+        for says in ["`fairlock run --no-wait`) fail within", "at once if the server cannot be used, within"] {
+            assert!(page.contains(&format!("{says} {within}")), "{says} {within}");
+        }
+    }
+}
