@@ -92,6 +92,29 @@ fn the_scripts_that_replace_those_with_flock_work() {
     assert!(scripts.len() >= 6 && log.lines().count() >= 6, "{log}");
 }
 
+/// Slot 0 is the first GPU of the mask, and slot 1 the second.
+#[test]
+fn the_script_for_a_mask_chooses_among_the_gpus_of_the_mask() {
+    let place = Place::new();
+    let all = blocks("docs/command-line.md", "sh");
+    let [script] = all.iter().filter(|script| script.contains("MASK")).collect::<Vec<_>>()[..] else {
+        panic!("one script has a mask")
+    };
+    let train = |mask: &str| {
+        let trains = "echo 'echo train.sh $CUDA_VISIBLE_DEVICES >>log' >bin/train.sh";
+        let output = place.run(&format!("{trains}; export CUDA_VISIBLE_DEVICES={mask}; {script}"));
+        assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    };
+    train("2,3");
+    let host = String::from_utf8(place.run("hostname").stdout).unwrap();
+    let first = place.redis.hold(&format!("gpu:{}:2,3", host.trim()), &["--slots", "2"]);
+    train("2,3");
+    // Those of another mask are others.
+    train("7");
+    assert_eq!(place.log(), "train.sh 2\ntrain.sh 3\ntrain.sh 7\n");
+    drop(first);
+}
+
 /// The calls of flock on the page work with flock, so that the page compares real programs.
 #[test]
 fn the_flock_calls_that_they_replace_work_with_flock() {
