@@ -1,5 +1,7 @@
 //! Signals to a script and to its stand-in, and by whose number others know the holder.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use super::{Script, is_free, stand_in};
@@ -107,4 +109,24 @@ fn a_signal_does_not_keep_a_stand_in_from_giving_back_the_lock() {
     });
     assert!(in_time);
     is_free(&redis, "x");
+}
+
+/// No process is left that could give the lock back, as for a script.
+#[test]
+fn a_hold_without_a_script_that_is_killed_keeps_the_lock_for_the_rest_of_its_lease_and_no_longer() {
+    const LEASE: Duration = Duration::from_secs(9);
+    let redis = Redis::start();
+    let mut hold = redis.fairlock();
+    let hold = hold.args(["hold", "x", "--lease", "9s"]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut child = hold.spawn().unwrap();
+    BufReader::new(child.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+    let next = redis.waiter("x", &[], "echo granted");
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let asked = Instant::now();
+    let left = Duration::from_millis(redis.state("x")["holders"][0]["remaining_ms"].as_u64().unwrap());
+    assert_eq!(next.line(), "granted");
+    let waited = asked.elapsed();
+    // The server has answered after it was asked. Another lease is time enough for a busy machine.
+    assert!(left <= LEASE && (left..left + LEASE).contains(&waited), "{waited:?} of {left:?}");
 }
