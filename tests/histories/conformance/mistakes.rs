@@ -72,6 +72,10 @@ impl Mistake {
         if !complaint.exchange.iter().all(timed) {
             return Some(format!("{}: its exchange has no times: {complaint}", self.what));
         }
+        let is_of_deadline = ["A deadline counts", "own_left_us"].iter().any(|words| complaint.rule.contains(words));
+        if is_of_deadline && !complaint.exchange.iter().any(|line| line.contains("own_left_us")) {
+            return Some(format!("{}: its exchange does not show how long the lease lasts: {complaint}", self.what));
+        }
         say(format_args!(
             "{}\n  {}",
             self.what,
