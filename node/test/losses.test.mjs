@@ -1,27 +1,11 @@
-// Processes that are killed, stopped and blocked, and servers that are lost.
+// Processes that are killed or stopped, grants that are not taken, and servers that are lost.
 import assert from 'node:assert/strict'
 import { test } from 'node:test'
 import { Client, LockLostError, NotTakenError } from 'fairlock'
-import { aborted, eventually, Kit, program, serverAndClient, waiting } from './support/kit.mjs'
+import { aborted, eventually, program, serverAndClient, waiting } from './support/kit.mjs'
 
 const SHORT = { lease: 1500, liveness: 1000, buffer: 200 }
 const LOCK = `client.lock('lock', ${JSON.stringify(SHORT)})`
-
-test('a lease survives an event loop that is blocked for three leases', async t => {
-  const { server, client } = await serverAndClient(t)
-  const { heard } = program(t, server.url, `
-    const lease = await ${LOCK}.acquire()
-    say('holds')
-    block(4500)
-    lease.check()
-    if (lease.signal.aborted) say('lost')
-    await lease.release()
-    say('released')`)
-  await heard('holds')
-  const waits = client.lock('lock', SHORT).acquire()
-  await heard('released')
-  await (await waits).release()
-})
 
 test('a grant that a blocked event loop does not take for a lease goes to the next', async t => {
   const { server, client } = await serverAndClient(t)
@@ -134,35 +118,4 @@ test('a server that hangs ends an acquire by its timeout', async t => {
   await assert.rejects(lock.acquire({ timeout: 300 }), { code: 'FAIRLOCK_TIMEOUT' })
   await kit.do('cont', { of: server })
   await assert.doesNotReject(lock.run({ timeout: 60_000 }, () => {}))
-})
-
-test('a lease and a line of waiters survive a failover of Sentinel', async t => {
-  const kit = new Kit(t)
-  const sentinels = await kit.do('sentinels')
-  const addresses = sentinels.sentinels.map(({ port }) => `127.0.0.1:${port}`)
-  const client = new Client({ sentinels: addresses, master: sentinels.master })
-  t.after(() => client.close())
-  const lock = client.lock('lock', { lease: 30_000 })
-  const lease = await lock.acquire()
-  const places = [await lock.enqueue(), await lock.enqueue()]
-  const master = await kit.do('master', { of: sentinels.id })
-  await kit.do('kill', { of: master })
-  await kit.do('await_promotion', { of: sentinels.id, old: master })
-  await eventually('the lease is known to the new master', () => lease.verify().catch(() => false))
-  await lease.release()
-  const first = await places[0].granted()
-  await first.release()
-  const second = await places[1].granted()
-  assert.ok(lease.token < first.token && first.token < second.token)
-  await second.release()
-})
-
-test('a lock works in a cluster', async t => {
-  const kit = new Kit(t)
-  const { servers } = await kit.do('cluster')
-  const client = new Client({ nodes: servers.map(({ port }) => `127.0.0.1:${port}`) })
-  t.after(() => client.close())
-  const leases = await client.lockAll(['a', 'b', 'c', 'd'])
-  assert.equal(Object.keys(leases.tokens).length, 4)
-  await leases.release()
 })
