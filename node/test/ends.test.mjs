@@ -151,7 +151,7 @@ test('a worker that ends gives back what it held and where it waited', async t =
   const { kit, server, client } = await serverAndClient(t)
   const lock = client.lock('worker', { lease: 600_000, liveness: 600_000 })
   const mine = await client.lock('main').acquire()
-  const entry = new URL(import.meta.resolve('fairlock')).pathname.replace('.mjs', '.js')
+  const entry = new URL(import.meta.resolve('fairlock')).pathname
   for (const end of ['terminate', 'exit', 'throw', 'busy', 'terminate']) {
     const worker = new Worker(WORKER, { eval: true, workerData: { url: server.url, entry, end } })
     const error = once(worker, 'error').then(([error]) => error.message)

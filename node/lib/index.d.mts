@@ -1,3 +1,0 @@
-export * from './index.js'
-import fairlock = require('./index.js')
-export default fairlock

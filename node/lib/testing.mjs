@@ -1,3 +1,0 @@
-import testing from './testing.js'
-
-export const { LockService } = testing
