@@ -20,37 +20,24 @@ function causeOf({ message, errno }, [next, ...others]) {
   return cause
 }
 
-/** A class with its code: FAIRLOCK_ and the name without `Error`. */
-function error(name, base = FairlockError) {
-  const made = { [name]: class extends base {} }[name]
-  const code = name === 'FairlockError' ? 'FAIRLOCK' : `FAIRLOCK${name.replace(/Error$/, '').replace(/[A-Z]/g, '_$&')}`
-  return named(made, name, code.toUpperCase())
+/** The code of an error is FAIRLOCK_ and its name without `Error`. */
+function named(made, name) {
+  const code = name.replace(/^Fairlock|Error$/g, '').replace(/[A-Z]/g, '_$&')
+  for (const [key, value] of Object.entries({ name, code: `FAIRLOCK${code.toUpperCase()}` })) {
+    Object.defineProperty(made.prototype, key, { value, configurable: true, writable: true })
+  }
+  return { [name]: made }
 }
 
-function named(made, name, code) {
-  Object.defineProperty(made.prototype, 'name', { value: name, configurable: true, writable: true })
-  Object.defineProperty(made.prototype, 'code', { value: code, configurable: true, writable: true })
-  return made
-}
-
-named(FairlockError, 'FairlockError', 'FAIRLOCK')
-const ConnectionError = error('ConnectionError')
-const errors = {
-  FairlockError,
-  TimeoutError: error('TimeoutError'),
-  QueueFullError: error('QueueFullError'),
-  NotTakenError: error('NotTakenError'),
-  LeaseBrokenError: error('LeaseBrokenError'),
-  LockLostError: error('LockLostError'),
-  ReleaseUnknownError: error('ReleaseUnknownError'),
-  InvalidOptionError: error('InvalidOptionError'),
-  ConnectionError,
-  AuthenticationError: error('AuthenticationError', ConnectionError),
-  MissingRightError: error('MissingRightError', ConnectionError),
-  UnavailableError: error('UnavailableError', ConnectionError),
-  RefusedError: error('RefusedError'),
-  ClosedError: error('ClosedError'),
-}
+const kinds = (base, ...names) => names.map(name => named({ [name]: class extends base {} }[name], name))
+const errors = Object.assign(
+  named(FairlockError, 'FairlockError'),
+  ...kinds(
+    FairlockError, 'TimeoutError', 'QueueFullError', 'NotTakenError', 'LeaseBrokenError', 'LockLostError',
+    'ReleaseUnknownError', 'InvalidOptionError', 'ConnectionError', 'RefusedError', 'ClosedError',
+  ),
+)
+Object.assign(errors, ...kinds(errors.ConnectionError, 'AuthenticationError', 'MissingRightError', 'UnavailableError'))
 
 /** What the native half says of a failure, as an error whose stack begins with the caller of this function. */
 function errorOf(failure, below = errorOf) {

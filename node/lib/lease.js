@@ -138,54 +138,19 @@ class Held {
 }
 
 class Lease extends Held {
-  #read
+  #facts
 
-  get #facts() {
-    return (this.#read ??= this._of(guard => guard.facts()))
-  }
-
-  get name() {
-    return this.#facts.name
-  }
-
-  get token() {
-    return this.#facts.token
-  }
-
-  get slot() {
-    return this.#facts.slot
+  /** What does not change, read when it is first asked for. */
+  get _facts() {
+    return (this.#facts ??= this._of(guard => guard.facts()))
   }
 
   get slots() {
     return this._of(guard => guard.slots)
   }
 
-  get ticket() {
-    return this.#facts.ticket
-  }
-
-  get id() {
-    return this.#facts.id
-  }
-
-  get owner() {
-    return this.#facts.owner
-  }
-
-  get label() {
-    return this.#facts.label
-  }
-
-  get lease() {
-    return this.#facts.length
-  }
-
   get grantedAt() {
-    return new Date(this.#facts.grantedAt)
-  }
-
-  get waited() {
-    return this.#facts.waited
+    return new Date(this._facts.grantedAt)
   }
 
   renew() {
@@ -213,6 +178,10 @@ class Lease extends Held {
     const { name, token, slot, slots, remaining } = this
     return `Lease ${inspect({ name, token, slot, slots, remaining }, options)}`
   }
+}
+
+for (const fact of ['name', 'token', 'slot', 'ticket', 'id', 'owner', 'label', 'lease', 'waited']) {
+  Object.defineProperty(Lease.prototype, fact, { get() { return this._facts[fact] } })
 }
 
 /** The leases of several locks. */

@@ -1,7 +1,6 @@
 'use strict'
 
 // Locks, and places in their queues.
-const { inspect } = require('node:util')
 const { errors, checked } = require('./errors.js')
 const { Lease } = require('./lease.js')
 const { run, onAbort } = require('./operations.js')
@@ -32,34 +31,13 @@ function jobOf(given) {
 
 class Lock {
   #native
-  #facts
   #made
 
   /** The client is kept by what is made here, so that it is closed when the process ends. */
   constructor(native, client) {
     this.#native = native
-    this.#facts = native.facts()
     this.#made = guard => guard && new Lease(guard, client)
-  }
-
-  get name() {
-    return this.#facts.name
-  }
-
-  get slots() {
-    return this.#facts.slots
-  }
-
-  get lease() {
-    return this.#facts.lease
-  }
-
-  get owner() {
-    return this.#facts.owner
-  }
-
-  get label() {
-    return this.#facts.label
+    Object.freeze(Object.assign(this, native.facts()))
   }
 
   async acquire(given) {
@@ -111,11 +89,6 @@ class Lock {
 
   static nativeOf(lock) {
     return lock.#native
-  }
-
-  [inspect.custom](depth, options) {
-    const { name, slots } = this
-    return `Lock ${inspect({ name, slots }, options)}`
   }
 }
 

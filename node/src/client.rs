@@ -10,7 +10,7 @@ use napi::bindgen_prelude::{Function, Result, Status};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi_derive::napi;
 
-use crate::convert::duration;
+use crate::convert::{Given as _, duration};
 use crate::errors::{Failure, bare};
 use crate::lock::Lock;
 use crate::operation::Operation;
@@ -54,22 +54,11 @@ impl Settings {
             builder = builder.login(user, password);
         }
         if self.tls == Some(true) || self.ca_file.is_some() || self.certificate_file.is_some() {
-            let mut tls = Tls::new();
-            if let Some(path) = &self.ca_file {
-                tls = tls.ca_certificate_file(path);
-            }
-            if let (Some(path), Some(key)) = (&self.certificate_file, &self.key_file) {
-                tls = tls.client_certificate_files(path, key);
-            }
-            builder = builder.tls(tls);
+            let tls = Tls::new().given(self.ca_file, Tls::ca_certificate_file);
+            let own = self.certificate_file.zip(self.key_file);
+            builder = builder.tls(tls.given(own, |tls, (path, key)| tls.client_certificate_files(path, key)));
         }
-        if let Some(prefix) = &self.prefix {
-            builder = builder.prefix(prefix);
-        }
-        if let Some(label) = &self.label {
-            builder = builder.label(label);
-        }
-        builder
+        builder.given(self.prefix.as_deref(), ClientBuilder::prefix).given(self.label.as_deref(), ClientBuilder::label)
     }
 }
 
@@ -143,43 +132,21 @@ pub struct Options {
 
 impl Options {
     fn of_library(self) -> std::result::Result<LockOptions, Failure> {
-        let mut options = LockOptions::new();
-        type Set = fn(LockOptions, Duration) -> LockOptions;
-        let times: [(&str, Option<f64>, Set); 6] = [
-            ("lease", self.lease, LockOptions::lease),
-            ("renewEvery", self.renew_every, LockOptions::renew_every),
-            ("notice", self.notice, LockOptions::notice),
-            ("liveness", self.liveness, LockOptions::liveness),
-            ("buffer", self.buffer, LockOptions::buffer),
-            ("maxHold", self.max_hold, LockOptions::max_hold),
-        ];
-        for (name, ms, set) in times {
-            if let Some(ms) = ms {
-                options = set(options, duration(name, ms)?);
-            }
-        }
-        if let Some(slots) = self.slots {
-            options = options.slots(slots);
-        }
-        if self.manual_renewal == Some(true) {
-            options = options.manual_renewal();
-        }
-        if self.confirm_grants == Some(true) {
-            options = options.confirm_grants();
-        }
-        if let Some(most) = self.max_waiting {
-            options = options.max_waiting(most);
-        }
-        if let Some(owner) = self.owner {
-            options = options.owner(owner);
-        }
-        if let Some(label) = self.label {
-            options = options.label(label);
-        }
-        if let Some(replicas) = self.replicas {
-            options = options.replicas(replicas);
-        }
-        Ok(options)
+        let time = |name, ms: Option<f64>| ms.map(|ms| duration(name, ms)).transpose();
+        Ok(LockOptions::new()
+            .given(time("lease", self.lease)?, LockOptions::lease)
+            .given(time("renewEvery", self.renew_every)?, LockOptions::renew_every)
+            .given(time("notice", self.notice)?, LockOptions::notice)
+            .given(time("liveness", self.liveness)?, LockOptions::liveness)
+            .given(time("buffer", self.buffer)?, LockOptions::buffer)
+            .given(time("maxHold", self.max_hold)?, LockOptions::max_hold)
+            .given(self.slots, LockOptions::slots)
+            .given(self.manual_renewal.filter(|on| *on), |options, _| options.manual_renewal())
+            .given(self.confirm_grants.filter(|on| *on), |options, _| options.confirm_grants())
+            .given(self.max_waiting, LockOptions::max_waiting)
+            .given(self.owner, LockOptions::owner)
+            .given(self.label, LockOptions::label)
+            .given(self.replicas, LockOptions::replicas))
     }
 }
 

@@ -8,6 +8,18 @@ use napi_derive::napi;
 
 use crate::errors::{Failure, bare};
 
+/// Builders, with what people may leave out.
+pub(crate) trait Given: Sized {
+    fn given<T>(self, value: Option<T>, set: impl FnOnce(Self, T) -> Self) -> Self {
+        match value {
+            Some(value) => set(self, value),
+            None => self,
+        }
+    }
+}
+
+impl<T> Given for T {}
+
 /// Milliseconds of JavaScript as a duration.
 pub(crate) fn duration(option: &str, ms: f64) -> Result<Duration, Failure> {
     Duration::try_from_secs_f64(ms / 1e3)
@@ -22,144 +34,83 @@ pub(crate) fn since_epoch(time: SystemTime) -> f64 {
     ms(time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default())
 }
 
-#[napi(object, object_from_js = false)]
-pub struct HolderOf {
-    pub id: String,
-    pub slot: u32,
-    pub slots: u32,
-    pub token: f64,
-    pub label: String,
-    pub owner: String,
-    pub remaining: f64,
-    pub held_for: f64,
-    pub broken: bool,
-    pub confirmed: bool,
-}
-
-impl From<Holder> for HolderOf {
-    fn from(holder: Holder) -> Self {
-        Self {
-            id: holder.id,
-            slot: holder.slot,
-            slots: holder.slots,
-            token: holder.token as f64,
-            label: holder.label,
-            owner: holder.owner,
-            remaining: ms(holder.remaining),
-            held_for: ms(holder.held_for),
-            broken: holder.broken,
-            confirmed: holder.confirmed,
+/// An object of JavaScript: its fields, and what each is made of.
+macro_rules! object {
+    ($name:ident of $from:ident: $of:ty, $($field:ident: $kind:ident $(<$inner:ident>)? = $value:expr,)+) => {
+        #[napi(object, object_from_js = false)]
+        pub struct $name {
+            $(pub $field: $kind $(<$inner>)?,)+
         }
-    }
-}
 
-#[napi(object, object_from_js = false)]
-pub struct WaiterOf {
-    pub id: String,
-    pub ticket: f64,
-    pub label: String,
-    pub owner: String,
-    pub waited: f64,
-    pub alive: bool,
-    pub slots: u32,
-}
-
-impl From<QueuedWaiter> for WaiterOf {
-    fn from(waiter: QueuedWaiter) -> Self {
-        Self {
-            id: waiter.id,
-            ticket: waiter.ticket as f64,
-            label: waiter.label,
-            owner: waiter.owner,
-            waited: ms(waiter.waited),
-            alive: waiter.alive,
-            slots: waiter.slots,
+        impl From<$of> for $name {
+            fn from($from: $of) -> Self {
+                Self { $($field: $value,)+ }
+            }
         }
-    }
+    };
 }
 
-#[napi(object, object_from_js = false)]
-pub struct StateOf {
-    /// The smallest number that a holder said.
-    pub slots: Option<u32>,
-    pub holders: Vec<HolderOf>,
-    pub waiting: f64,
-    pub queue: Vec<WaiterOf>,
-    pub recovering_for: Option<f64>,
+object! { HolderOf of holder: Holder,
+    id: String = holder.id,
+    slot: u32 = holder.slot,
+    slots: u32 = holder.slots,
+    token: f64 = holder.token as f64,
+    label: String = holder.label,
+    owner: String = holder.owner,
+    remaining: f64 = ms(holder.remaining),
+    held_for: f64 = ms(holder.held_for),
+    broken: bool = holder.broken,
+    confirmed: bool = holder.confirmed,
 }
 
-impl From<LockState> for StateOf {
-    fn from(state: LockState) -> Self {
-        Self {
-            slots: state.slots(),
-            holders: state.holders.into_iter().map(Into::into).collect(),
-            waiting: state.waiting as f64,
-            queue: state.queue.into_iter().map(Into::into).collect(),
-            recovering_for: state.recovering_for.map(ms),
-        }
-    }
+object! { WaiterOf of waiter: QueuedWaiter,
+    id: String = waiter.id,
+    ticket: f64 = waiter.ticket as f64,
+    label: String = waiter.label,
+    owner: String = waiter.owner,
+    waited: f64 = ms(waiter.waited),
+    alive: bool = waiter.alive,
+    slots: u32 = waiter.slots,
 }
 
-#[napi(object, object_from_js = false)]
-pub struct BrokenAs {
-    pub outcome: String,
-    pub remaining: Option<f64>,
+object! { StateOf of state: LockState,
+    slots: Option<u32> = state.slots(),
+    holders: Vec<HolderOf> = state.holders.into_iter().map(Into::into).collect(),
+    waiting: f64 = state.waiting as f64,
+    queue: Vec<WaiterOf> = state.queue.into_iter().map(Into::into).collect(),
+    recovering_for: Option<f64> = state.recovering_for.map(ms),
 }
 
-impl From<BreakOutcome> for BrokenAs {
-    fn from(outcome: BreakOutcome) -> Self {
-        let (outcome, remaining) = match outcome {
-            BreakOutcome::Told { remaining, .. } => ("told", Some(ms(remaining))),
-            BreakOutcome::Ended => ("ended", None),
-            _ => ("unknown", None),
-        };
-        Self { outcome: outcome.to_owned(), remaining }
-    }
+object! { BrokenAs of outcome: BreakOutcome,
+    outcome: String = match outcome {
+        BreakOutcome::Told { .. } => "told",
+        BreakOutcome::Ended => "ended",
+        _ => "unknown",
+    }.to_owned(),
+    remaining: Option<f64> = match outcome {
+        BreakOutcome::Told { remaining, .. } => Some(ms(remaining)),
+        _ => None,
+    },
 }
 
-#[napi(object, object_from_js = false)]
-pub struct GrantOf {
-    pub id: String,
-    pub token: f64,
-    pub label: String,
-    pub owner: String,
-    pub waited: f64,
-    pub held: f64,
-    pub slot: u32,
-    pub granted_at: f64,
-    pub ended: String,
+object! { GrantOf of grant: PastGrant,
+    granted_at: f64 = since_epoch(grant.granted_at()),
+    id: String = grant.id,
+    token: f64 = grant.token as f64,
+    label: String = grant.label,
+    owner: String = grant.owner,
+    waited: f64 = ms(grant.waited),
+    held: f64 = ms(grant.held),
+    slot: u32 = grant.slot,
+    ended: String = match grant.ended {
+        EndedAs::Released => "released",
+        EndedAs::Expired => "expired",
+        EndedAs::Broken => "broken",
+        _ => "lost",
+    }.to_owned(),
 }
 
-impl From<PastGrant> for GrantOf {
-    fn from(grant: PastGrant) -> Self {
-        let ended = match grant.ended {
-            EndedAs::Released => "released",
-            EndedAs::Expired => "expired",
-            EndedAs::Broken => "broken",
-            _ => "lost",
-        };
-        Self {
-            granted_at: since_epoch(grant.granted_at()),
-            id: grant.id,
-            token: grant.token as f64,
-            label: grant.label,
-            owner: grant.owner,
-            waited: ms(grant.waited),
-            held: ms(grant.held),
-            slot: grant.slot,
-            ended: ended.to_owned(),
-        }
-    }
-}
-
-#[napi(object, object_from_js = false)]
-pub struct HistoryOf {
-    pub recorded: bool,
-    pub grants: Vec<GrantOf>,
-}
-
-impl From<History> for HistoryOf {
-    fn from(history: History) -> Self {
-        Self { recorded: history.recorded, grants: history.grants.into_iter().map(Into::into).collect() }
-    }
+object! { HistoryOf of history: History,
+    recorded: bool = history.recorded,
+    grants: Vec<GrantOf> = history.grants.into_iter().map(Into::into).collect(),
 }

@@ -41,43 +41,25 @@ impl Guard {
     }
 }
 
-/// What does not change, read once.
-#[napi(object, object_from_js = false)]
-pub struct Facts {
-    pub name: String,
-    pub token: f64,
-    pub ticket: f64,
-    pub slot: u32,
-    pub id: String,
-    pub owner: String,
-    pub label: String,
-    pub length: f64,
-    pub granted_at: f64,
-    pub waited: f64,
-}
-
-impl Facts {
-    fn of(held: &Held) -> Self {
-        Self {
-            name: held.name().to_owned(),
-            token: held.token() as f64,
-            ticket: held.ticket() as f64,
-            slot: held.slot(),
-            id: held.id(),
-            owner: held.owner().to_owned(),
-            label: held.label().to_owned(),
-            length: ms(held.lease_length()),
-            granted_at: since_epoch(held.granted_at()),
-            waited: ms(held.waited()),
-        }
-    }
+// What does not change, read once.
+object! { Facts of held: &Held,
+    name: String = held.name().to_owned(),
+    token: f64 = held.token() as f64,
+    ticket: f64 = held.ticket() as f64,
+    slot: u32 = held.slot(),
+    id: String = held.id(),
+    owner: String = held.owner().to_owned(),
+    label: String = held.label().to_owned(),
+    lease: f64 = ms(held.lease_length()),
+    granted_at: f64 = since_epoch(held.granted_at()),
+    waited: f64 = ms(held.waited()),
 }
 
 #[napi]
 impl Guard {
     #[napi]
     pub fn facts(&self) -> Facts {
-        Facts::of(&self.held)
+        Facts::from(&self.held)
     }
 
     #[napi(getter)]
@@ -161,7 +143,7 @@ impl AllGuard {
 impl AllGuard {
     #[napi]
     pub fn facts(&self) -> Vec<Facts> {
-        self.held.iter().map(Facts::of).collect()
+        self.held.iter().map(Facts::from).collect()
     }
 
     #[napi(getter)]

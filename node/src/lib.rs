@@ -10,8 +10,10 @@
 //!
 //! What people see (defaults, documentation, errors, signals) is JavaScript, in `lib/`. Times are milliseconds.
 
-mod client;
+#[macro_use]
 mod convert;
+
+mod client;
 mod errors;
 mod event_loop;
 mod guard;

@@ -13,7 +13,7 @@ use napi::bindgen_prelude::ClassInstance;
 use napi_derive::napi;
 
 use crate::client::or;
-use crate::convert::{BrokenAs, HistoryOf, StateOf, duration, ms};
+use crate::convert::{BrokenAs, Given as _, HistoryOf, StateOf, duration, ms};
 use crate::errors::Failure;
 use crate::guard::{AllGuard, Guard};
 use crate::operation::Operation;
@@ -35,17 +35,13 @@ pub struct Request {
 macro_rules! with {
     ($acquire:expr, $request:ident) => {{
         let Request { timeout, label, owner } = $request;
-        let mut acquire = $acquire;
-        if let Some(label) = label {
-            acquire = acquire.label(label);
-        }
-        if let Some(owner) = owner {
-            acquire = acquire.owner(owner);
-        }
-        match timeout {
-            Some(timeout) => duration("timeout", timeout).map(|timeout| acquire.timeout(timeout)),
-            None => Ok(acquire),
-        }
+        let timeout = timeout.map(|timeout| duration("timeout", timeout)).transpose();
+        timeout.map(|timeout| {
+            $acquire
+                .given(label, |acquire, label| acquire.label(label))
+                .given(owner, |acquire, owner| acquire.owner(owner))
+                .given(timeout, |acquire, timeout| acquire.timeout(timeout))
+        })
     }};
 }
 
@@ -55,26 +51,19 @@ impl Lock {
     }
 }
 
-#[napi(object, object_from_js = false)]
-pub struct LockFacts {
-    pub name: String,
-    pub label: String,
-    pub owner: String,
-    pub lease: f64,
-    pub slots: u32,
+object! { LockFacts of lock: &fairlock::Lock,
+    name: String = lock.name().to_owned(),
+    label: String = lock.label().to_owned(),
+    owner: String = lock.owner().to_owned(),
+    lease: f64 = ms(lock.lease_length()),
+    slots: u32 = lock.slots(),
 }
 
 #[napi]
 impl Lock {
     #[napi]
     pub fn facts(&self) -> LockFacts {
-        LockFacts {
-            name: self.lock.name().to_owned(),
-            label: self.lock.label().to_owned(),
-            owner: self.lock.owner().to_owned(),
-            lease: ms(self.lock.lease_length()),
-            slots: self.lock.slots(),
-        }
+        LockFacts::from(&self.lock)
     }
 
     #[napi]
