@@ -3,13 +3,14 @@ import assert from 'node:assert/strict'
 import { readdirSync } from 'node:fs'
 import { once } from 'node:events'
 import { test } from 'node:test'
+import { fileURLToPath } from 'node:url'
 import { setFlagsFromString } from 'node:v8'
 import { runInNewContext } from 'node:vm'
 import { Worker } from 'node:worker_threads'
 import { Client } from 'fairlock'
 import { eventually, program, serverAndClient } from './support/kit.mjs'
 
-/** Fewer than there are clients or workers in these tests. */
+/** Far fewer than there are clients or workers in these tests. */
 const SOME = 10
 
 setFlagsFromString('--expose-gc')
@@ -21,24 +22,39 @@ const settled = async () => {
   gc()
 }
 
-test('clients, closed or forgotten, leave no descriptor and no thread', { skip: process.platform !== 'linux' }, async t => {
-  const { server, client } = await serverAndClient(t)
-  await client.lock('a').inspect()
-  const round = async number => {
-    const other = new Client(server.url)
-    await other.lock('a').run(() => {})
-    if (number % 2) await other.close()
-  }
-  await round(0)
-  await settled()
-  const [descriptors, threads] = [count('fd'), count('task')]
-  for (let number = 0; number < 100; number++) await round(number)
-  await eventually('descriptors and threads are given back', async () => {
+const SOURCE = `
+  const { workerData, parentPort } = require('node:worker_threads')
+  const lock = new (require(workerData.entry).Client)(workerData.url).lock('a')
+  lock.acquire().then(lease => { globalThis.lease = lease; parentPort.postMessage('holds') })`
+
+const ROUNDS = {
+  async 'clients, closed or forgotten,'(url, number) {
+    const client = new Client(url)
+    await client.lock('a').run(() => {})
+    if (number % 2) await client.close()
+  },
+  async 'workers that end while they hold'(url) {
+    const worker = new Worker(SOURCE, { eval: true, workerData: { url, entry: fileURLToPath(import.meta.resolve('fairlock')) } })
+    await once(worker, 'message')
+    await worker.terminate()
+  },
+}
+
+for (const [what, round] of Object.entries(ROUNDS)) {
+  test(`${what} leave no descriptor and no thread`, { skip: process.platform !== 'linux' }, async t => {
+    const { server, client } = await serverAndClient(t)
+    await client.lock('a').inspect()
+    for (let number = 0; number < 4; number++) await round(server.url, number)
     await settled()
-    // All clients share some threads, which may begin later.
-    return count('fd') < descriptors + SOME && count('task') < threads + SOME
+    const [descriptors, threads] = [count('fd'), count('task')]
+    for (let number = 0; number < 5 * SOME; number++) await round(server.url, number)
+    await eventually('descriptors and threads are given back', async () => {
+      await settled()
+      // All clients share some threads, which may begin later.
+      return count('fd') < descriptors + SOME && count('task') < threads + SOME
+    })
   })
-})
+}
 
 test('cycles need no memory', async t => {
   const { server } = await serverAndClient(t)
@@ -66,26 +82,4 @@ test('cycles need no memory', async t => {
   // The heap of V8 is counted to the byte, all memory only by pages.
   assert.ok(heap < 50 && all < 1000, `${heap}, ${all}`)
   assert.equal((await ended()).code, 0)
-})
-
-test('workers that end while they hold leave no descriptor and no thread', { skip: process.platform !== 'linux' }, async t => {
-  const { server } = await serverAndClient(t)
-  const entry = new URL(import.meta.resolve('fairlock')).pathname.replace('.mjs', '.js')
-  const source = `
-    const { workerData, parentPort } = require('node:worker_threads')
-    const lock = new (require(workerData.entry).Client)(workerData.url).lock('a')
-    lock.acquire().then(lease => { globalThis.lease = lease; parentPort.postMessage('holds') })`
-  const round = async () => {
-    const worker = new Worker(source, { eval: true, workerData: { url: server.url, entry } })
-    await once(worker, 'message')
-    await worker.terminate()
-  }
-  for (let rounds = 0; rounds < 3; rounds++) await round()
-  const [descriptors, threads] = [count('fd'), count('task')]
-  for (let rounds = 0; rounds < 30; rounds++) await round()
-  await eventually('all is given back', async () => {
-    await settled()
-    // All clients share some threads, which may begin later.
-    return count('fd') < descriptors + SOME && count('task') < threads + SOME
-  })
 })
