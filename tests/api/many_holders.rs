@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use fairlock::{Client, Guard, LockOptions, Waiting};
 use futures_util::future::{join_all, try_join_all};
+use redis::cmd;
 use testkit::{Proxy, RedisServer, SOON, connect, eventually_async, server_and_client, soon};
 
 const MANY: usize = 1000;
 /// Longer than any claim here, so that it shows which holders have confirmed.
 const LEASE: Duration = Duration::from_secs(60);
 const CLAIMED: Duration = Duration::from_secs(15);
+/// More than a server needs for all of this, and less than one on which each request costs what all hold: 6 to 14 s.
+const BUSY: Duration = Duration::from_secs(2);
 
 /// Of another client, with a lease that ends if the server is busy for some seconds.
 async fn neighbour(server: &RedisServer) -> Guard {
@@ -34,10 +37,24 @@ async fn confirmed(waiting: Vec<Waiting>) -> Vec<Guard> {
     guards
 }
 
-fn none_is_lost(guards: &[Guard], neighbour: &Guard) {
+fn none_is_lost(guards: &[Guard], neighbour: &Guard, server: &RedisServer) {
     let lost = guards.iter().filter(|guard| guard.check().is_err()).count();
     assert_eq!(lost, 0, "of {} leases", guards.len());
-    neighbour.check().unwrap();
+    if let Err(lost) = neighbour.check() {
+        // It may be the machine that kept the server waiting.
+        let busy = computed(server);
+        assert!(busy < BUSY, "{lost}, and the server has computed for {busy:?}");
+    }
+}
+
+/// What the server has taken of a core since it started.
+fn computed(server: &RedisServer) -> Duration {
+    let told: String = cmd("INFO").arg("cpu").query(&mut server.raw()).unwrap();
+    let seconds = |name: &str| -> f64 {
+        let line = told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
+        line.trim().parse().unwrap()
+    };
+    Duration::from_secs_f64(seconds("used_cpu_user") + seconds("used_cpu_sys"))
 }
 
 async fn release_all(guards: Vec<Guard>) {
@@ -52,7 +69,7 @@ async fn a_thousand_readers_of_one_client_come_in_after_a_writer() {
     let waiting = enqueued(&[client], MANY, MANY).await;
     soon(writer.release()).await.unwrap();
     let guards = confirmed(waiting).await;
-    none_is_lost(&guards, &beside);
+    none_is_lost(&guards, &beside, &server);
     release_all(guards).await;
 }
 
@@ -66,7 +83,7 @@ async fn a_thousand_holders_of_one_client_and_of_twenty_come_back_after_a_loss_o
         server.flush();
         let renewed = join_all(guards.iter().map(|guard| guard.renew().into_future())).await;
         assert_eq!(renewed.into_iter().filter(Result::is_err).count(), 0, "of {of} clients");
-        none_is_lost(&guards, &beside);
+        none_is_lost(&guards, &beside, &server);
         // The slots are the same, and each once.
         let state = soon(clients[0].lock("x").unwrap().inspect()).await.unwrap();
         let held = |guard: &Guard| (guard.slot(), guard.token());
@@ -86,7 +103,7 @@ async fn a_thousand_slots_are_handed_over_at_once_within_one_client() {
     let waiting = enqueued(&clients, MANY, MANY).await;
     release_all(guards).await;
     let guards = confirmed(waiting).await;
-    none_is_lost(&guards, &beside);
+    none_is_lost(&guards, &beside, &server);
     release_all(guards).await;
 }
 
