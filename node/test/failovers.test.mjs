@@ -74,3 +74,13 @@ for (const [name, start] of Object.entries(SET_UPS)) {
     await long.served()
   })
 }
+
+test('locks of several hash slots of a cluster are held together', async t => {
+  const kit = new Kit(t)
+  const { servers } = await kit.do('cluster')
+  const client = new Client({ nodes: servers.map(({ port }) => `127.0.0.1:${port}`) })
+  t.after(() => client.close())
+  const leases = await client.lockAll(['a', 'b', 'c', 'd'])
+  assert.equal(Object.keys(leases.tokens).length, 4)
+  await leases.release()
+})

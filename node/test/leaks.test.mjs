@@ -47,7 +47,7 @@ for (const [what, round] of Object.entries(ROUNDS)) {
     for (let number = 0; number < 4; number++) await round(server.url, number)
     await settled()
     const [descriptors, threads] = [count('fd'), count('task')]
-    for (let number = 0; number < 5 * SOME; number++) await round(server.url, number)
+    for (let number = 0; number < 10 * SOME; number++) await round(server.url, number)
     await eventually('descriptors and threads are given back', async () => {
       await settled()
       // All clients share some threads, which may begin later.
