@@ -143,9 +143,10 @@ mutants-layers:
 test-examples:
 	postgres=$$(./scripts/ensure-postgres.sh) && $(with_redis) FAIRLOCK_POSTGRES="$$postgres" cargo test -p fairlock-examples --test more
 
-# The real files that rest on the order of memory operations, in every order that the memory model allows.
+# The real files that rest on the order of memory operations, in every order that the memory model allows. Without
+# optimization: the tests take seconds then, and loom in a release a minute to compile.
 loom:
-	cargo test --release -p fairlock-loom
+	cargo test -p fairlock-loom
 
 model:
 	cargo test --release --lib every_state_of_larger -- --ignored --nocapture

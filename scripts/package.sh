@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Packs the crate as it would be published, and compiles what is in the package, its tests too: nothing that they need is
-# left out. Its documentation is tested, which reads files; the other tests run in `make test`, on the same sources.
+# left out, and no file that the documentation includes. The tests run in `make test`, on the same sources.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 version=$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -1)
-# The tests below build it. In a working tree with changes, the changes are packed.
+# The check below builds it. In a working tree with changes, the changes are packed.
 cargo package --package fairlock --no-verify --allow-dirty
 unpacked=target/package/fairlock-$version
 rm -rf "$unpacked"
@@ -16,4 +16,3 @@ cd "$unpacked"
 # With the builds of dependencies that are there.
 export CARGO_TARGET_DIR=../..
 cargo check --features tls,operator --all-targets
-cargo test --features tls,operator,testing --doc

@@ -18,8 +18,8 @@
 //! An [`Operation`] is awaited, or waited for on the spot with [`blocking`](Operation::blocking).
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-/// The program of README.md compiles, too.
-#[cfg(doctest)]
+/// The program of README.md compiles, too. Among the unit tests it only shows that the package has the file.
+#[cfg(any(doctest, test))]
 #[doc = include_str!("../README.md")]
 mod readme {}
 
