@@ -51,15 +51,17 @@ setup:
 	@$(with_redis) && echo "redis-server: $$FAIRLOCK_REDIS_SERVER"
 	cargo fetch
 
+# Of these cargo builds what a target needs, with the features that all of them together need. So whatever is chosen of
+# them, in a script too, a dependency is built once.
+packages := $(shell cat scripts/packages.txt)
+
 # These tests compute all the time, so they are optimized: that takes less time than it saves.
-optimized := cargo --config profile.dev.package.fairlock.opt-level=2 test --features tls,operator,metrics,redis-1
+optimized := cargo --config profile.dev.package.fairlock.opt-level=2 test $(packages)
 quick:
 	$(with_redis) $(optimized) --lib --test model
 
 # These wait for servers and timers most of the time, so five of them share a core.
 five_a_core = RUST_TEST_THREADS=$$((5 * $$(getconf _NPROCESSORS_ONLN)))
-# Targets with the same packages and features share their builds.
-all_packages := -p fairlock -p fairlock-cli --features fairlock/tls,fairlock/metrics
 # The folder whose processes compute most comes first, with those next to it that wait most.
 waiting := histories $(filter-out api histories model,$(patsubst tests/%/main.rs,%,$(wildcard tests/*/main.rs))) api cli
 # Two at once: while the last tests of one wait, the other one has work. Three would be late too often on two cores. The
@@ -68,7 +70,7 @@ two_at_once := --no-print-directory --jobs=2 $(filter --output-sync,$(.FEATURES:
 test:
 	-./scripts/fetch-servers.sh redis-5.0
 	$(MAKE) quick
-	cargo test $(all_packages) --bins $(waiting:%=--test %) --no-run
+	cargo test $(packages) --bin fairlock $(waiting:%=--test %) --no-run
 	$(MAKE) $(two_at_once) test-doc $(waiting:%=tests/%) test-redis-6.0
 
 .PHONY: tests/model $(waiting:%=tests/%)
@@ -76,7 +78,7 @@ tests/model:
 	$(with_redis) $(optimized) --test model
 
 $(waiting:%=tests/%): tests/%:
-	$(with_redis) $(five_a_core) cargo test $(all_packages) --test $* $(if $(filter cli,$*),--bins)
+	$(with_redis) $(five_a_core) cargo test $(packages) --test $* $(if $(filter cli,$*),--bin fairlock)
 
 test-doc:
 	$(optimized) --doc
@@ -101,7 +103,7 @@ conformance:
 
 # It makes a virtual environment under target/, and says so if there is no python3.
 test-python:
-	$(with_redis) $(five_a_core) cargo test $(all_packages) --test histories -- python:: conformance:: --ignored --nocapture --skip python_package
+	$(with_redis) $(five_a_core) cargo test $(packages) --test histories -- python:: conformance:: --ignored --nocapture --skip python_package
 
 # It makes its virtual environments under python/target, and says so if there is no python3.
 test-package-python:
@@ -139,9 +141,9 @@ mutants-generic:
 mutants-layers:
 	$(with_redis) RUST_BACKTRACE=0 cargo test --test mutants each_layer_alone -- --ignored --nocapture
 
-# A build of its own: what these examples need (a web framework, databases) takes minutes the first time.
+# What these examples need (a web framework, databases) takes minutes the first time.
 test-examples:
-	postgres=$$(./scripts/ensure-postgres.sh) && $(with_redis) FAIRLOCK_POSTGRES="$$postgres" cargo test -p fairlock-examples --test more
+	postgres=$$(./scripts/ensure-postgres.sh) && $(with_redis) FAIRLOCK_POSTGRES="$$postgres" cargo test $(packages) --test more
 
 # The real files that rest on the order of memory operations, in every order that the memory model allows. Without
 # optimization: the tests take seconds then, and loom in a release a minute to compile.

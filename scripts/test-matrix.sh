@@ -30,7 +30,8 @@ set_up() {
 }
 
 run() {
-    local binaries=() files=() test
+    local packages binaries=() files=() test
+    read -ra packages <scripts/packages.txt
     set_up "$1" || return $no_server
     for test in $tests; do
         # These tests use no client of fairlock, so only another server makes a difference to them.
@@ -38,7 +39,7 @@ run() {
         binaries+=(--test "${test%%::*}")
         [[ $test == *::* ]] && files+=("${test#*::}::")
     done
-    cargo test -p fairlock -p fairlock-cli --features fairlock/tls,fairlock/metrics --no-fail-fast "${binaries[@]}" -- "${files[@]}"
+    cargo test "${packages[@]}" --no-fail-fast "${binaries[@]}" -- "${files[@]}"
 }
 
 no_server=3

@@ -25,8 +25,8 @@ if ! node -e 'process.exit(+(parseInt(process.versions.node) < 20))' 2>/dev/null
 fi
 
 cargo build --quiet --locked --manifest-path node/Cargo.toml --profile "$profile" --target-dir target
-# Targets with the same packages and features share their builds.
-rust=(-p fairlock -p fairlock-cli --features "fairlock/tls,fairlock/metrics" --test histories)
+read -ra rust <scripts/packages.txt
+rust+=(--test histories)
 cargo build --quiet --locked "${rust[@]}" -p fairlock-testkit --bin fairlock-testkit
 export FAIRLOCK_TESTKIT=$PWD/target/debug/fairlock-testkit
 platform=$(node -p 'process.platform + "-" + process.arch')

@@ -35,8 +35,9 @@ maturin=$(../scripts/ensure-maturin.sh)/maturin
 rm -rf "$wheels"
 "$maturin" build --quiet --locked --profile "$profile" --out "$wheels"
 
-# Targets with the same packages and features share their builds. This one goes on while packages are fetched.
-rust=(--manifest-path ../Cargo.toml -p fairlock -p fairlock-cli --features "fairlock/tls,fairlock/metrics" --test histories)
+# This build goes on while packages are fetched.
+read -ra rust <../scripts/packages.txt
+rust+=(--manifest-path ../Cargo.toml --test histories)
 cargo build --quiet "${rust[@]}" -p fairlock-testkit --bin fairlock-testkit &
 build=$!
 export FAIRLOCK_TESTKIT=$CARGO_TARGET_DIR/debug/fairlock-testkit
