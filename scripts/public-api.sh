@@ -1,14 +1,12 @@
 #!/usr/bin/env bash
 # Compares the public interface of the library with docs/public-api.txt; `make public-api` (or --write) writes it anew.
 #
-# rustdoc's JSON changes with the compiler, so compiler and cargo-public-api belong together: the oldest Rust that
-# Cargo.toml names, and the release that reads its JSON. Where they cannot be fetched, the comparison is skipped.
+# rustdoc's JSON changes with the compiler, so it is that of the oldest Rust that Cargo.toml names, and scripts/public-api
+# reads it. Where that Rust cannot be fetched, the comparison is skipped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 snapshot=docs/public-api.txt
 oldest=$(sed -n 's/^rust-version = "\(.*\)"$/\1/p' Cargo.toml)
-tool=target/tools/bin/cargo-public-api
-reads=0.47.1 # the JSON of Rust 1.88: another rust-version needs another release
 
 skipped() {
     printf '*** NOT CHECKED: the public interface: %s\n' "$1" >&2
@@ -19,15 +17,13 @@ skipped() {
 rustup toolchain list 2>/dev/null | grep -q "^$oldest" ||
     timeout 300 rustup toolchain install "$oldest" --profile minimal --no-self-update >&2 ||
     skipped "Rust $oldest is not here, and cannot be installed"
-[ -x "$tool" ] || CARGO_PROFILE_DEV_DEBUG=0 cargo install --locked --debug --root target/tools --version "$reads" cargo-public-api ||
-    skipped "cargo-public-api $reads is not here, and cannot be installed"
 
 # All features of the library; RUSTC_BOOTSTRAP lets a stable compiler write JSON.
 RUSTC_BOOTSTRAP=1 cargo "+$oldest" rustdoc --lib --features tls,metrics,redis-1,testing --target-dir target/platforms -- \
     -Z unstable-options --output-format json --cap-lints allow
 found=target/platforms/public-api.txt
-"$tool" public-api --omit blanket-impls,auto-trait-impls,auto-derived-impls \
-    --rustdoc-json target/platforms/doc/fairlock.json | LC_ALL=C sort -u >"$found" # whatever file a method is in
+cargo run --quiet --package fairlock-public-api --target-dir target/platforms -- target/platforms/doc/fairlock.json |
+    LC_ALL=C sort -u >"$found" # whatever file a method is in
 
 if [ "${1:-}" = --write ]; then
     cp "$found" "$snapshot"
