@@ -3,7 +3,7 @@
 
 with_redis = server=$$(./scripts/ensure-redis.sh) && FAIRLOCK_REDIS_SERVER="$$server"
 
-.PHONY: loom scripts lint-lua help help-all setup quick test conformance test-all test-matrix test-acl test-examples test-doc test-redis-6.0 test-python test-package-python test-package-node pictures public-api soak whims mutants mutants-generic mutants-layers model fuzz deny dist dist-static dist-deb dist-python dist-node release-check bench bench-peers bench-replicas bench-node demo
+.PHONY: loom scripts lint-lua help help-all setup quick test conformance test-all test-matrix test-acl test-examples test-doc build-tests test-redis-6.0 test-python test-package-python test-package-node pictures public-api soak whims mutants mutants-generic mutants-layers model fuzz deny dist dist-static dist-deb dist-python dist-node release-check bench bench-peers bench-replicas bench-node demo
 help:
 	@echo "make demo        six jobs compete for one lock, two are killed, and a timeline shows who held it when"
 	@echo "make quick       the tests that need no server and the scripts against the model: within a minute of an edit"
@@ -64,13 +64,19 @@ quick:
 five_a_core = RUST_TEST_THREADS=$$((5 * $$(getconf _NPROCESSORS_ONLN)))
 # The folder whose processes compute most comes first, with those next to it that wait most.
 waiting := histories $(filter-out api histories model,$(patsubst tests/%/main.rs,%,$(wildcard tests/*/main.rs))) api cli
+build_waiting = cargo test $(packages) --bin fairlock $(waiting:%=--test %) --no-run
+# What `test` compiles, without running it.
+build-tests:
+	$(optimized) --lib --test model --no-run
+	$(build_waiting)
+
 # Two at once: while the last tests of one wait, the other one has work. Three would be late too often on two cores. The
 # make of macOS cannot keep their outputs apart.
 two_at_once := --no-print-directory --jobs=2 $(filter --output-sync,$(.FEATURES:%=--%))
 test:
 	-./scripts/fetch-servers.sh redis-5.0
 	$(MAKE) quick
-	cargo test $(packages) --bin fairlock $(waiting:%=--test %) --no-run
+	$(build_waiting)
 	$(MAKE) $(two_at_once) test-doc $(waiting:%=tests/%) test-redis-6.0
 
 .PHONY: tests/model $(waiting:%=tests/%)

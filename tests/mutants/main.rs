@@ -240,7 +240,7 @@ fn survivors_of_the_switch<'a>(mutants: &[&'a Mutant], results: &Results) -> Vec
     healthy(&tree, mutants);
     let alone = Mutex::new(Vec::new());
     // Those with servers wait for them and for timers most of the time.
-    let threads = if are_generic { 1 } else { 2 } * std::thread::available_parallelism().unwrap().get();
+    let threads = if are_generic { 1 } else { 4 } * std::thread::available_parallelism().unwrap().get();
     at_once(threads, mutants.iter().enumerate(), |(number, mutant)| {
         let start = Instant::now();
         let verdict = match within.contains(&number) {
