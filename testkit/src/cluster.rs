@@ -319,8 +319,8 @@ fn ask<T: redis::FromRedisValue>(node: &RedisServer, words: &[&str]) -> T {
 }
 
 fn is_ready(node: &RedisServer) -> bool {
-    let replication: String = cmd("INFO").arg("replication").query(&mut node.raw()).expect("INFO");
-    let linked = replication.contains("role:master") || replication.contains("master_link_status:up");
+    let is = |field: &str, value: &str| node.info(field).as_deref() == Some(value);
+    let linked = is("role", "master") || is("master_link_status", "up");
     let whole = |info: String| info.contains("cluster_state:ok") && info.contains("cluster_slots_ok:16384");
     linked && whole(ask(node, &["INFO"]))
 }

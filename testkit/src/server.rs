@@ -73,10 +73,7 @@ impl RedisServer {
         let replica = Builder { config: [self.setup.config.clone(), vec![replicates]].concat(), ..self.setup.clone() };
         // Other settings of this run were made for this server, and are copied.
         let replica = replica.plain().start();
-        eventually("the replica is linked", SOON, || {
-            let info: String = redis::cmd("INFO").arg("replication").query(&mut replica.raw()).expect("INFO");
-            info.contains("master_link_status:up")
-        });
+        eventually("the replica is linked", SOON, || replica.info("master_link_status").as_deref() == Some("up"));
         replica
     }
 
@@ -115,6 +112,13 @@ impl RedisServer {
     #[track_caller]
     pub fn raw(&self) -> redis::Connection {
         self.try_raw().expect("a connection to the private redis-server")
+    }
+
+    /// A field of INFO, if it is there.
+    #[track_caller]
+    pub fn info(&self, field: &str) -> Option<String> {
+        let told: String = redis::cmd("INFO").arg("all").query(&mut self.raw()).expect("INFO");
+        told.lines().find_map(|line| Some(line.strip_prefix(field)?.strip_prefix(':')?.to_owned()))
     }
 
     /// CONFIG SET.

@@ -50,9 +50,8 @@ impl Rotating {
 
     /// How many logins there were on connections that stay.
     fn logins(&self) -> u32 {
-        let stats: String = cmd("INFO").arg("commandstats").query(&mut self.server.raw()).unwrap();
-        let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_auth:calls=")?.split(',').next());
-        calls.map_or(0, |calls| calls.parse().unwrap())
+        let stats = self.server.info("cmdstat_auth");
+        stats.map_or(0, |stats| stats.split(['=', ',']).nth(1).unwrap().parse().unwrap())
     }
 
     /// Whether the server has denied a login, or anything else.

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use fairlock::{Client, Guard, LockOptions, Waiting};
 use futures_util::future::{join_all, try_join_all};
-use redis::cmd;
 use testkit::{Proxy, RedisServer, SOON, connect, eventually_async, server_and_client, soon};
 
 const MANY: usize = 1000;
@@ -49,11 +48,7 @@ fn none_is_lost(guards: &[Guard], neighbour: &Guard, server: &RedisServer) {
 
 /// What the server has taken of a core since it started.
 fn computed(server: &RedisServer) -> Duration {
-    let told: String = cmd("INFO").arg("cpu").query(&mut server.raw()).unwrap();
-    let seconds = |name: &str| -> f64 {
-        let line = told.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
-        line.trim().parse().unwrap()
-    };
+    let seconds = |field: &str| server.info(field).unwrap().parse::<f64>().unwrap();
     Duration::from_secs_f64(seconds("used_cpu_user") + seconds("used_cpu_sys"))
 }
 

@@ -9,7 +9,6 @@
 use std::time::{Duration, Instant};
 
 use crate::injected::{connections, data, memory, messages, silence, time, wire};
-use redis::cmd;
 use testkit::{
     Proxy, RedisServer,
     crew::{Crew, Fault, Setup, fault, seeds},
@@ -186,10 +185,9 @@ fn soak() {
     // For each round: no waiter awaits its end, and on a busy machine every strike takes time.
     let mut crew = crew.patience(Duration::from_secs(900)).start();
     let memory_of = |crew: &Crew| {
-        let info: String = cmd("INFO").arg("memory").query(&mut server.raw()).unwrap();
-        let used = info.lines().find_map(|line| line.strip_prefix("used_memory:")?.trim().parse::<u64>().ok());
+        let used: u64 = server.info("used_memory").unwrap().parse().unwrap();
         let resident = crew.pids().into_iter().map(resident_kib).collect::<Vec<_>>();
-        (resident, used.unwrap() / 1024)
+        (resident, used / 1024)
     };
     let mut at_start = None;
     loop {

@@ -253,9 +253,8 @@ async fn other_nodes_are_not_flooded_with_questions_while_a_node_is_away() {
 
 /// How often this node has redirected a client, with `MOVED` or `ASK`.
 fn sent_on(node: &RedisServer, how: &str) -> u64 {
-    let info: String = cmd("INFO").arg("errorstats").query(&mut node.raw()).unwrap();
-    let line = info.lines().find_map(|line| line.strip_prefix(&format!("errorstat_{how}:count=")));
-    line.map_or(0, |count| count.parse().unwrap())
+    let stats = node.info(&format!("errorstat_{how}"));
+    stats.map_or(0, |stats| stats.strip_prefix("count=").unwrap().parse().unwrap())
 }
 
 fn set_slot(at: &RedisServer, slot: u16, rest: &[&str]) {

@@ -113,12 +113,8 @@ async fn demoted_master_is_left_for_the_one_behind_the_same_address() {
     let (token, ticket) = (guard.token(), waiter.ticket());
     // With the data of the old one, so that nobody waits for a recovery.
     eventually("the replica has it", SOON, || {
-        let offset = |server: &RedisServer, name: &str| {
-            let info: String = cmd("INFO").arg("replication").query(&mut server.raw()).unwrap();
-            info.lines().find_map(|line| line.strip_prefix(name)?.trim().parse::<u64>().ok())
-        };
-        offset(&old, "master_repl_offset:").is_some()
-            && offset(&old, "master_repl_offset:") == offset(&new, "slave_repl_offset:")
+        let sent = old.info("master_repl_offset");
+        sent.is_some() && sent == new.info("slave_repl_offset")
     });
 
     let () = cmd("REPLICAOF").arg("NO").arg("ONE").query(&mut new.raw()).unwrap();

@@ -104,16 +104,15 @@ fn what_is_set_wrongly_is_told_with_what_to_set() {
 #[test]
 fn a_snapshot_that_failed_and_a_long_fork_are_told() {
     let server = healthy();
-    let says = |text: &str| cmd("INFO").query::<String>(&mut server.raw()).unwrap().contains(text);
     cmd("BGREWRITEAOF").exec(&mut server.raw()).unwrap();
-    eventually("it has forked", SOON, || !says("latest_fork_usec:0\r"));
+    eventually("it has forked", SOON, || server.info("latest_fork_usec").as_deref() != Some("0"));
     // No fork takes less than a thirtieth of this.
     told(&doctor(&server.tcp_url(), &["--lease", "100us"]).1, "fork", "warning", "stood still", "hugepage");
     server.set("save", "3600 1");
     // A snapshot cannot take the name of a folder.
     std::fs::create_dir(server.dir().join("dump.rdb")).unwrap();
     eventually("a snapshot begins", SOON, || cmd("BGSAVE").exec(&mut server.raw()).is_ok());
-    eventually("the snapshot fails", SOON, || says("rdb_last_bgsave_status:err"));
+    eventually("the snapshot fails", SOON, || server.info("rdb_last_bgsave_status").as_deref() == Some("err"));
     told(&doctor(&server.tcp_url(), &[]).1, "snapshot", "fault", "refuses writes", "make room in /");
     server.set("stop-writes-on-bgsave-error", "no");
     told(&doctor(&server.tcp_url(), &[]).1, "snapshot", "warning", "the last snapshot failed", "BGSAVE");
@@ -132,9 +131,7 @@ fn an_empty_master_empties_its_replicas() {
     // This is the URL of a replica whose master is gone.
     told(&doctor(&replica.tcp_url(), &[]).1, "role", "fault", "a replica of 127.0.0.1", "let the URL name 127.0.0.1:");
     master.kill();
-    eventually("the link is down", SOON, || {
-        cmd("INFO").query::<String>(&mut replica.raw()).unwrap().contains("master_link_status:down")
-    });
+    eventually("the link is down", SOON, || replica.info("master_link_status").as_deref() == Some("down"));
     told(&doctor(&replica.tcp_url(), &[]).1, "link", "fault", "not connected", "check its log");
 }
 
@@ -247,9 +244,8 @@ fn clocks_that_differ_are_told() {
     let sentinel = RedisServer::builder().plain().tcp().argument("--sentinel");
     let sentinel = sentinel.config(&format!("sentinel monitor m 127.0.0.1 {} 1", master.port())).start();
     let url = format!("redis+sentinel://127.0.0.1:{}/m", sentinel.port());
-    eventually("the sentinel knows the replica", SOON, || {
-        cmd("INFO").arg("sentinel").query::<String>(&mut sentinel.raw()).unwrap().contains("slaves=1")
-    });
+    let knows = || sentinel.info("master0").is_some_and(|master| master.contains("slaves=1"));
+    eventually("the sentinel knows the replica", SOON, knows);
     assert!(trouble(&doctor(&url, &[]).1, "clocks").is_empty());
     clock.step_forwards(Duration::from_secs(30));
     let report = doctor(&url, &[]).1;

@@ -157,9 +157,8 @@ fn a_wait_that_takes_nothing_shows_who_holds_the_lock_on_a_narrow_terminal() {
 #[test]
 fn a_quiet_wait_asks_the_server_for_no_place() {
     let asked = |redis: &Redis| {
-        let info: String = redis::cmd("INFO").arg("commandstats").query(&mut redis.raw()).unwrap();
-        let line = info.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
-        line.unwrap().split(',').next().unwrap().parse::<u64>().unwrap()
+        let stats = redis.info("cmdstat_evalsha").unwrap();
+        stats.split(['=', ',']).nth(1).unwrap().parse::<u64>().unwrap()
     };
     let [loud, quiet] = [&[][..], &["-q"]].map(|options| {
         let (redis, holder) = Redis::held("the holder");

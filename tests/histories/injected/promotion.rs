@@ -3,8 +3,6 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
-use redis::cmd;
-
 use super::{subscribers, tell};
 use testkit::{
     Cluster, Proxy, RedisServer, SOON, Sentinels,
@@ -127,10 +125,7 @@ pub fn address_moved<'a>(address: &'a Proxy, mut chain: [&'a RedisServer; 3], hi
             crew.work(20);
             tell(old, &["REPLICAOF", "127.0.0.1", &last.port().to_string()]);
             // Nobody ends the connections of those who stay.
-            eventually("the old master is a replica", SOON, || {
-                let info: String = cmd("INFO").arg("replication").query(&mut old.raw()).unwrap();
-                info.contains("master_link_status:up")
-            });
+            eventually("the old master is a replica", SOON, || old.info("master_link_status").as_deref() == Some("up"));
             crew.work(1);
             stay.len() as u64
         })
