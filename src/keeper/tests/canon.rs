@@ -2,7 +2,8 @@
 //!
 //! Everything in a world is written down as a list of numbers, in which
 //! * moments are told from now, or as "long ago",
-//! * stamps (tickets, tokens, epochs) are only told by their order, all of them lying behind the server's clock,
+//! * stamps (tickets, tokens, epochs) are only told by their order, and whether the last one lies behind the server's
+//!   clock,
 //! * requests are told from the last one,
 //! * texts for people, and the seed of the back-off, are left out.
 //!
@@ -146,14 +147,15 @@ impl World {
         let seen = state.seen;
         let clock = self.server.time(self.now).saturating_add_signed(state.skew);
         notes.words.push(clock.saturating_sub(seen).min(LONG_AGO / 1000));
-        notes.words.extend([
-            state.pace,
-            state.pace_next,
-            state.pace_turn.saturating_sub(seen),
-            state.live_until.saturating_sub(seen),
-        ]);
+        notes.words.extend([state.pace, state.pace_next, state.live_until.saturating_sub(seen)]);
+        // While all tell the same pace, it does not matter when the next window begins.
+        let is_everyones = state.pace == state.pace_next && self.has_one_pace();
+        let turn = if is_everyones { 0 } else { state.pace_turn + 3 * state.pace };
+        notes.words.push(turn.saturating_sub(seen));
         let silence = [state.silent_from, state.silent_until];
         notes.words.extend(silence.map(|at| (at + LONG_AGO / 1000).saturating_sub(seen)));
+        // The stamp is the later one if others were given in the same microsecond.
+        notes.flag(state.stamp < self.server.time(self.now));
         notes.stamp(state.stamp);
         notes.stamp(state.token);
         notes.stamp(state.epoch);
@@ -192,6 +194,12 @@ impl World {
             notes.words.extend([entry.lease, entry.liveness]);
         }
         notes.words.push(u64::MAX);
+    }
+
+    fn has_one_pace(&self) -> bool {
+        let mut liveness = self.specs.iter().flatten().map(|spec| spec.liveness);
+        let first = liveness.next();
+        liveness.all(|other| Some(other) == first)
     }
 
     fn client(&self, notes: &mut Notes, client: &Client, sent: bool) {

@@ -6,6 +6,7 @@
 //!
 //! `cargo test` explores what fits into a minute, `make model` what takes longer.
 
+mod successors;
 mod worlds;
 
 use std::collections::HashSet;
@@ -181,8 +182,9 @@ impl Model for Explored {
             if client.link.as_ref().is_some_and(|link| !link.out.is_empty() && !link.dead && link.back.is_empty()) {
                 actions.push(Action::RoundTrip(me));
             }
-            // Clients are alike: the first one comes first. But those with other slots are not.
-            let turn = self.slots.len() > 1 || index == 0 || world.clients[index - 1].next > 1;
+            // Of clients that are alike, the first one comes first.
+            let is_before = |last: usize| world.clients[last].alive && world.clients[last].next == 1;
+            let turn = index == 0 || !self.alike(index - 1, index) || !is_before(index - 1);
             if client.next <= self.waiters[index] && turn {
                 actions.push(Action::Join(me));
             }
@@ -260,6 +262,13 @@ impl Model for Explored {
 }
 
 impl Explored {
+    /// Whether exchanging these two clients changes nothing.
+    fn alike(&self, one: usize, other: usize) -> bool {
+        let slots = |client: usize| self.slots[client % self.slots.len()];
+        let options_differ = self.mixed && one % 2 != other % 2;
+        self.waiters[one] == self.waiters[other] && slots(one) == slots(other) && !options_differ
+    }
+
     /// Whether something must arrive before time goes on: connections that take longer are broken ones.
     fn overdue(&self, world: &World) -> bool {
         let since = |at: u64| (world.now - at) / TICK;

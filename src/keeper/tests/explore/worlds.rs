@@ -34,10 +34,9 @@ const NONE: Budget = Budget {
     downgrades: 0,
 };
 
-#[test]
-fn every_state_of_small_worlds_keeps_the_promises() {
-    // Breadth first, which finds the shortest way to a violation.
-    let worlds = vec![
+/// By their names.
+pub(super) fn small() -> Vec<(&'static str, Explored)> {
+    vec![
         ("2 waiters, a late reply", one_each(Budget { late: 1, ..NONE })),
         ("2 waiters, a doubled request, a lost message", one_each(Budget { doubled: 1, lost_pushes: 1, ..NONE })),
         ("2 waiters, a crash, a caller who gives up", one_each(Budget { crashes: 1, abandoned: 1, ..NONE })),
@@ -58,8 +57,13 @@ fn every_state_of_small_worlds_keeps_the_promises() {
         ("2 waiters of a client, one request at a time, a broken connection, all data lost", {
             narrow(&[2], Budget { cuts: 1, flushes: 1, ..NONE })
         }),
-    ];
-    explore_all(worlds, CheckerBuilder::spawn_bfs);
+    ]
+}
+
+#[test]
+fn every_state_of_small_worlds_keeps_the_promises() {
+    // Breadth first, which finds the shortest way to a violation.
+    explore_all(small(), CheckerBuilder::spawn_bfs);
 }
 
 /// `make model`. It takes long; `FAIRLOCK_WORLD` picks one by its name, or some by what their names contain.
