@@ -27,7 +27,6 @@ mod stages;
 mod switch;
 mod tree;
 
-use std::cell::LazyCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, mpsc};
 use std::time::Instant;
@@ -206,15 +205,13 @@ fn run(todo: &[&Mutant], results: &Results) {
         });
         scope.spawn(|| {
             let mine: Vec<&Mutant> = todo.iter().copied().filter(|mutant| !mutant.is_script()).collect();
-            let alone = survivors_of_the_switch(&mine, results);
-            // Where all are noticed, nothing more is built.
-            let tree = LazyCell::new(|| {
-                let tree = Tree::copy();
-                healthy(&tree, todo);
-                tree
-            });
-            for mutant in alone.into_iter().chain(left) {
-                LazyCell::force(&tree);
+            let rest: Vec<&Mutant> = survivors_of_the_switch(&mine, results).into_iter().chain(left).collect();
+            if rest.is_empty() {
+                return;
+            }
+            let tree = Tree::copy();
+            healthy(&tree, &rest);
+            for mutant in rest {
                 let start = Instant::now();
                 let verdict = tree.judge(mutant, order(mutant));
                 results.add(mutant, "", &verdict, start.elapsed().as_secs_f64());

@@ -20,7 +20,8 @@ pub(crate) struct Processes {
     pub(crate) folder: PathBuf,
     pub(crate) env: Vec<(&'static str, String)>,
     pub(crate) arguments: &'static [&'static str],
-    /// Longer than the patience of any test, of which some wait twice for a minute and a half before they fail.
+    /// Longer than all unit tests take without optimizations on a busy machine, and than the patience of any test, of
+    /// which some wait twice for a minute and a half before they fail.
     pub(crate) timeout: Duration,
     /// What unit tests may compute: all together need a sixth of it, and a mutant may loop for ever.
     pub(crate) processor_seconds: u32,
@@ -28,7 +29,7 @@ pub(crate) struct Processes {
 
 impl Processes {
     pub(crate) fn of(folder: PathBuf) -> Self {
-        let timeout = Duration::from_secs(300);
+        let timeout = Duration::from_secs(900);
         Self { folder, env: vec![], arguments: &[], timeout, processor_seconds: 60 }
     }
 
