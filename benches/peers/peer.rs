@@ -27,6 +27,7 @@ enum Server {
     Redis,
     Etcd,
     ZooKeeper,
+    Throttle,
 }
 
 /// How a process of this lock is started; all but this one are told their lock's name.
@@ -40,6 +41,7 @@ enum Program {
     JavaShared,
     Node,
     DistributedLock,
+    Throttle,
 }
 
 const fn lock_on(server: Server, name: &'static str, program: Program) -> Peer {
@@ -82,6 +84,7 @@ pub const SHARED: &[Peer] = &[
     },
     semaphore(Server::ZooKeeper, "curator-semaphore", Program::JavaShared),
     read_write(Server::ZooKeeper, "curator-rw", Program::JavaShared),
+    semaphore(Server::Throttle, "throttle", Program::Throttle),
     semaphore(Server::Redis, "redisson-semaphore", Program::JavaShared),
     semaphore(Server::Redis, "redisson-permits", Program::JavaShared),
     read_write(Server::Redis, "redisson-rw", Program::JavaShared),
@@ -182,6 +185,13 @@ impl Peer {
                 command.arg("org.apache.zookeeper.server.ZooKeeperServerMain").arg(port.to_string()).arg(folder.path());
                 Ok(Service::of(command, port, folder))
             }
+            Server::Throttle => {
+                let (port, semaphores) = (free_port(), folder.path().join("throttle.toml"));
+                std::fs::write(&semaphores, "[semaphores]\nof3 = 3\nof16 = 16\n").expect("a file");
+                let mut command = Command::new(peers().join("throttle-server/bin/throttle"));
+                command.arg("--port").arg(port.to_string()).arg("--configuration").arg(semaphores);
+                Ok(Service::of(command, port, folder))
+            }
         }
     }
 
@@ -196,6 +206,7 @@ impl Peer {
             Program::JavaShared => "java/classes/Shared.class",
             Program::Node => "node/peer.js",
             Program::DistributedLock => "distributed-lock",
+            Program::Throttle => "throttle",
         };
         Some(peers().join(file))
     }
@@ -224,6 +235,7 @@ impl Peer {
             }
             Program::Node => vec!["node".to_owned(), text(peers().join("node/peer.js"))],
             Program::DistributedLock => vec![text(peers().join("distributed-lock"))],
+            Program::Throttle => vec![text(peers().join("throttle"))],
             Program::Java | Program::JavaShared => {
                 let main = if matches!(self.program, Program::Java) { "Peer" } else { "Shared" };
                 let classes = text(peers().join("java/classes"));

@@ -23,6 +23,12 @@ fi
     && cp "$peers/cargo/release/peer-distributed-lock" "$peers/distributed-lock") \
     || skip distributed-lock-redis "the build failed"
 
+# Its server and its client.
+([ -x "$peers/throttle-server/bin/throttle" ] || cargo install --quiet --locked throttle-server@0.5.13 \
+    --root "$peers/throttle-server" --target-dir "$peers/cargo" \
+    && cd "$here/throttle" && cargo build --quiet --release --locked --target-dir "$peers/cargo" \
+    && cp "$peers/cargo/release/peer-throttle" "$peers/throttle") || skip throttle "the build failed"
+
 # Next to its packages, where node looks for them.
 if have npm; then
     (mkdir -p "$peers/node" && cp "$here"/node/* "$peers/node" && cd "$peers/node" \
