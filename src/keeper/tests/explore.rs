@@ -184,7 +184,7 @@ impl Model for Explored {
             }
             // Of clients that are alike, the first one comes first.
             let is_before = |last: usize| world.clients[last].alive && world.clients[last].next == 1;
-            let turn = index == 0 || !self.alike(index - 1, index) || !is_before(index - 1);
+            let turn = index == 0 || !self.alike(world, index - 1, index) || !is_before(index - 1);
             if client.next <= self.waiters[index] && turn {
                 actions.push(Action::Join(me));
             }
@@ -263,10 +263,8 @@ impl Model for Explored {
 
 impl Explored {
     /// Whether exchanging these two clients changes nothing.
-    fn alike(&self, one: usize, other: usize) -> bool {
-        let slots = |client: usize| self.slots[client % self.slots.len()];
-        let options_differ = self.mixed && one % 2 != other % 2;
-        self.waiters[one] == self.waiters[other] && slots(one) == slots(other) && !options_differ
+    fn alike(&self, world: &World, one: usize, other: usize) -> bool {
+        self.waiters[one] == self.waiters[other] && world.specs[0][one] == world.specs[0][other]
     }
 
     /// Whether something must arrive before time goes on: connections that take longer are broken ones.

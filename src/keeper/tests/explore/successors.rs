@@ -2,7 +2,7 @@
 //! not matter.
 
 use std::collections::{HashMap, VecDeque};
-use std::hash::DefaultHasher;
+use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 
 use super::worlds::small;
 use super::*;
@@ -11,43 +11,31 @@ use super::*;
 const STATES: usize = 10_000;
 
 #[test]
-fn states_of_one_fingerprint_have_the_same_successors() {
+fn every_state_of_one_fingerprint_has_the_same_successors() {
+    let fingerprint = |state: &State| BuildHasherDefault::<DefaultHasher>::default().hash_one(state);
     for (what, explored) in small() {
-        let mut seen = HashMap::new();
-        let mut queue: VecDeque<State> = explored.init_states().into();
+        let mut seen: HashMap<u64, (Vec<(Action, u64)>, State)> = HashMap::new();
+        let with_fingerprint = |state: State| (fingerprint(&state), state);
+        let mut queue: VecDeque<(u64, State)> = explored.init_states().into_iter().map(with_fingerprint).collect();
         let mut met_again = 0;
-        while let Some(state) = queue.pop_front().filter(|_| seen.len() < STATES) {
-            let successors = explored.successors(&state);
-            let fingerprints: Vec<(Action, u64)> =
-                successors.iter().map(|(action, next)| (*action, fingerprint(next))).collect();
-            match seen.get(&fingerprint(&state)) {
+        while let Some((here, state)) = queue.pop_front().filter(|_| seen.len() < STATES) {
+            let (actions, next): (Vec<Action>, Vec<State>) = explored.next_steps(&state).into_iter().unzip();
+            let next: Vec<(u64, State)> = next.into_iter().map(with_fingerprint).collect();
+            let successors: Vec<(Action, u64)> = actions.into_iter().zip(next.iter().map(|(next, _)| *next)).collect();
+            match seen.get(&here) {
                 Some((known, first)) => {
                     met_again += 1;
                     assert!(
-                        *known == fingerprints,
-                        "{what}: {known:?} from\n{first:#?}\n, {fingerprints:?} from\n{state:#?}"
+                        *known == successors,
+                        "{what}: {known:?} from\n{first:#?}\n, {successors:?} from\n{state:#?}"
                     );
                 }
                 None => {
-                    queue.extend(successors.into_iter().map(|(_, next)| next));
-                    seen.insert(fingerprint(&state), (fingerprints, state));
+                    queue.extend(next);
+                    seen.insert(here, (successors, state));
                 }
             }
         }
         assert!(met_again > STATES / 10, "{what}: {met_again} met again");
-    }
-}
-
-fn fingerprint(state: &State) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    state.hash(&mut hasher);
-    hasher.finish()
-}
-
-impl Explored {
-    fn successors(&self, state: &State) -> Vec<(Action, State)> {
-        let mut actions = Vec::new();
-        self.actions(state, &mut actions);
-        actions.into_iter().map(|action| (action, self.next_state(state, action).expect("a state"))).collect()
     }
 }
